@@ -1,0 +1,95 @@
+# `make` or `make help` lists the targets. Choose an interpreter with: PYTHON=python3.12 make install
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?=
+VENV := .venv
+BENCH_VENV := .venv-bench
+BIN := $(VENV)/bin
+PIP_FLAGS := -qq --disable-pip-version-check
+
+# Shell code that sets $$python: the one named by PYTHON, or the first on PATH that the locks are tested with.
+define find_python
+	python=''; \
+	if [ -n '$(PYTHON)' ]; then \
+		if '$(PYTHON)' -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then python='$(PYTHON)'; \
+		else echo "tremble needs Python 3.11 or newer, but PYTHON=$(PYTHON) is older or cannot be run." >&2; exit 1; fi; \
+	else \
+		for candidate in python3 python3.13 python3.12 python3.11; do \
+			if $$candidate -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; \
+			then python=$$candidate; break; fi; \
+		done; \
+		if [ -z "$$python" ]; then \
+			echo "tremble needs Python 3.11, 3.12 or 3.13, and none of python3, python3.13, python3.12, python3.11 is one." >&2; \
+			echo "(python3 here: $$(python3 --version 2>&1 || true))" >&2; \
+			echo "Install one, or name it: PYTHON=/path/to/python make install" >&2; exit 1; \
+		fi; \
+	fi
+endef
+
+.PHONY: help install demo test test-fast lint format lock bench wheel clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install: $(VENV)/.installed ## create .venv with the pinned dependencies and tremble itself
+
+$(VENV)/.installed: requirements.lock pyproject.toml
+	@$(find_python); \
+	if [ ! -x $(BIN)/python ]; then "$$python" -m venv $(VENV); fi
+	@echo "installing pinned dependencies into $(VENV), about a minute"
+	@$(BIN)/python -m pip install $(PIP_FLAGS) -r requirements.lock
+	@$(BIN)/python -m pip install $(PIP_FLAGS) --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: install ## a first look: train, compare and draw, into runs/demo
+	@$(BIN)/tremble demo --out runs/demo
+
+test: export JAX_PLATFORMS = cpu
+test: lint ## lint, types, import contract and every test
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+test-fast: export JAX_PLATFORMS = cpu
+test-fast: install ## the tests without the slow ones, nothing else
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+
+lint: install ## ruff, mypy and the import contract
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+format: install ## let ruff sort imports, fix what it can and format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# Resolve with the oldest supported Python: what fits it fits the newer ones too.
+# A build label of torch (such as +cpu) is dropped, so that the pin fits every build of that version.
+PIP_COMPILE = CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --upgrade --strip-extras --allow-unsafe --annotation-style=line \
+	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-emit-options
+
+lock: install ## pin the newest versions that fit: requirements.lock and requirements-bench.lock
+	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11) and "make lock wants a .venv made with Python 3.11")'
+	$(PIP_COMPILE) --extra dev --output-file requirements.lock pyproject.toml
+	$(PIP_COMPILE) --constraint requirements.lock --output-file requirements-bench.lock pyproject.toml requirements-bench.in
+	sed -i.bak -E 's/^(torch==[0-9.]+)\+[a-z0-9]+/\1/' requirements-bench.lock && rm requirements-bench.lock.bak
+
+bench: $(BENCH_VENV)/.installed ## speed beside other libraries, in an environment of its own
+	@$(BENCH_VENV)/bin/python -m benchmarks
+
+$(BENCH_VENV)/.installed: requirements-bench.lock pyproject.toml
+	@$(find_python); \
+	if [ ! -x $(BENCH_VENV)/bin/python ]; then "$$python" -m venv $(BENCH_VENV); fi
+	@echo "installing pinned dependencies into $(BENCH_VENV) (PyTorch among them), some minutes"
+	@$(BENCH_VENV)/bin/python -m pip install $(PIP_FLAGS) -r requirements-bench.lock
+	@$(BENCH_VENV)/bin/python -m pip install $(PIP_FLAGS) --no-deps --no-build-isolation -e .
+	@touch $@
+
+wheel: install ## build the source distribution and the wheel into dist/
+	$(BIN)/python -m build --no-isolation
+
+clean: ## remove build products and caches (environments and runs/ stay)
+	rm -rf dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,61 @@
+"""tremble: distributional reinforcement learning with randomised risk criteria."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from tremble import criteria, envs, losses
+from tremble.dist import ReturnDist
+from tremble.presets import make
+from tremble.training.many import train_many
+from tremble.training.run import Run, train
+
+try:
+    __version__ = version("tremble")
+except PackageNotFoundError:  # running from a source tree that was never installed
+    __version__ = "0+unknown"
+
+
+def list_agents() -> list[str]:
+    """Names that `train` and the command line take as an agent."""
+    from tremble.presets import PRESETS
+
+    return list(PRESETS)
+
+
+def list_criteria() -> list[str]:
+    """Names of the criteria an agent can act and bootstrap by."""
+    return list(criteria.CRITERIA)
+
+
+def list_envs() -> list[str]:
+    """Names of the environments that compiled training takes."""
+    return list(envs.JAX_ENVS)
+
+
+def list_studies() -> list[str]:
+    """Names of the studies `tremble study` can run."""
+    from tremble.studies import STUDIES
+
+    return list(STUDIES)
+
+
+__all__ = [
+    "ReturnDist",
+    "Run",
+    "criteria",
+    "envs",
+    "list_agents",
+    "list_criteria",
+    "list_envs",
+    "list_studies",
+    "losses",
+    "make",
+    "train",
+    "train_many",
+]
+
+
+def __dir__() -> list[Any]:
+    return [*__all__, "__version__"]

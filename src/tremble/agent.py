@@ -1,0 +1,180 @@
+"""The agent: a record that names one point in the three axes, and the pure functions that follow from it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray, PyTree
+
+from tremble.choosers import Chooser, ChoiceNoise, draw_choice
+from tremble.core import Clock, Criterion, Noise, Representation
+from tremble.criteria import Mean, Perturbed
+from tremble.dist import ReturnDist
+from tremble.learn import Adam, LearnerState
+from tremble.networks import Mlp, MlpSpec
+from tremble.representations import Quantile
+
+
+class Network(eqx.Module):
+    """Parameters: torso and head."""
+
+    torso: Mlp
+    head: PyTree
+
+
+class ActNoise(eqx.Module):
+    """All randomness of one action, drawn before the observation is known."""
+
+    criterion: Noise
+    choice: ChoiceNoise
+
+
+class ActorState(eqx.Module):
+    """What acting remembers within an episode."""
+
+    held: Noise
+    """The draw in force when noise is held for an episode."""
+    fresh: Bool[Array, ""]
+    """Whether an episode has just begun."""
+
+
+class ActInfo(eqx.Module):
+    """What a choice reports."""
+
+    greedy: Bool[Array, ""]
+    """Whether the criterion agrees with the mean about the best action."""
+
+
+class Agent(eqx.Module):
+    """Everything that defines an agent. Array-like fields are traced, so a sweep over them compiles once."""
+
+    representation: Representation = Quantile()
+    """Axis A."""
+    criterion: Criterion = Perturbed()
+    """Axis B."""
+    chooser: Chooser = Chooser()
+    """How scores become actions."""
+    network: MlpSpec = MlpSpec()
+    """The torso."""
+    optimiser: Adam = Adam()
+    """The optimiser."""
+
+    gamma: Float[ArrayLike, ""] = 0.99
+    """Discount."""
+    target_tau: Float[ArrayLike, ""] = 1.0
+    """How far the target parameters move at each refresh; 1 is a hard copy."""
+    batch_size: int = eqx.field(static=True, default=32)
+    memory_size: int = eqx.field(static=True, default=1_000_000)
+    """Transitions kept in replay."""
+    update_interval: int = eqx.field(static=True, default=1)
+    """Transitions between two updates."""
+    target_update_interval: int = eqx.field(static=True, default=10_000)
+    """Transitions between two refreshes of the target parameters."""
+    start_steps: int = eqx.field(static=True, default=50_000)
+    """Transitions before learning starts."""
+
+    criterion_for: Literal["both", "behaviour", "target"] = eqx.field(static=True, default="both")
+    """Where the criterion applies; the other place uses the mean."""
+    share_noise: bool = eqx.field(static=True, default=False)
+    """Whether the update of a step uses the very draw its action used."""
+    noise_per_sample: bool = eqx.field(static=True, default=False)
+    """One draw per sample of the batch instead of one for all (the theory has one for all)."""
+    draws_per_update: int = eqx.field(static=True, default=1)
+    """Draws over which the objective's expectation is taken."""
+    hold: Literal["step", "episode"] = eqx.field(static=True, default="step")
+    """How long behaviour keeps a draw."""
+    double: bool = eqx.field(static=True, default=False)
+    """Select the bootstrap action with the online parameters instead of the target ones."""
+
+    def __check_init__(self) -> None:
+        """Refuse contradictions where they are made."""
+        for name in ("batch_size", "memory_size", "update_interval", "target_update_interval", "draws_per_update"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.start_steps < 0:
+            raise ValueError(f"start_steps must not be negative, got {self.start_steps}")
+        if self.share_noise and self.criterion_for != "both":
+            raise ValueError("share_noise needs criterion_for='both': only then is there one criterion to share")
+        if self.share_noise and (self.noise_per_sample or self.draws_per_update > 1):
+            raise ValueError("share_noise uses the action's single draw: noise_per_sample and draws_per_update need it off")
+
+    @property
+    def behaviour_criterion(self) -> Criterion:
+        """The criterion that scores actions to take."""
+        return self.criterion if self.criterion_for in ("both", "behaviour") else Mean()
+
+    @property
+    def target_criterion(self) -> Criterion:
+        """The criterion that selects the action to bootstrap from."""
+        return self.criterion if self.criterion_for in ("both", "target") else Mean()
+
+    def init(self, key: PRNGKeyArray, obs_shape: tuple[int, ...], n_actions: int) -> LearnerState:
+        """Fresh parameters; the target starts as their copy."""
+        torso_key, head_key = jax.random.split(key)
+        torso, n_features = self.network.init(torso_key, obs_shape)
+        params = Network(torso, self.representation.init_head(head_key, n_features, n_actions))
+        return LearnerState(params, params, self.optimiser.transform().init(params))
+
+    def predict(
+        self,
+        params: Network,
+        obs: Float[Array, "*obs"],
+        key: PRNGKeyArray | None = None,
+        levels: Any = None,
+    ) -> ReturnDist:
+        """Return distribution of every action, ``atoms[actions, atoms]``."""
+        return self.representation.predict(params.head, params.torso(obs), key, levels)
+
+    def draw_act(self, key: PRNGKeyArray, n_actions: int) -> ActNoise:
+        """The random numbers of one action."""
+        criterion_key, choice_key = jax.random.split(key)
+        return ActNoise(self.behaviour_criterion.draw(criterion_key), draw_choice(choice_key, n_actions))
+
+    def init_actor(self, n_actions: int) -> ActorState:
+        """Actor state at the start of a run."""
+        shape = jax.eval_shape(lambda: self.draw_act(jax.random.key(0), n_actions).criterion)
+        held = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shape) if self.hold == "episode" else ()
+        return ActorState(held, jnp.asarray(True))
+
+    def act(
+        self,
+        params: Network,
+        actor: ActorState,
+        obs: Float[Array, "*obs"],
+        mask: Bool[Array, "actions"] | None,
+        noise: ActNoise,
+        clock: Clock,
+    ) -> tuple[Int[Array, ""], ActorState, Noise, ActInfo]:
+        """Choose an action; also returns the criterion's draw that was in force."""
+        drawn = noise.criterion
+        if self.hold == "episode":
+            drawn = jax.tree.map(lambda new, old: jnp.where(actor.fresh, new, old), drawn, actor.held)
+        dist = self.predict(params, obs)
+        scores = self.behaviour_criterion.score(dist, drawn, clock)
+        action = self.chooser.choose(scores, mask, noise.choice, clock)
+        info = ActInfo(jnp.argmax(scores) == jnp.argmax(dist.mean()))
+        held = drawn if self.hold == "episode" else ()
+        return action, ActorState(held, jnp.asarray(False)), drawn, info
+
+    def draw_learn(self, key: PRNGKeyArray) -> Noise:
+        """The criterion's draws of one update: a leading axis of draws, then of samples if each has its own."""
+        draw = self.target_criterion.draw
+        if self.noise_per_sample:
+            shape = (self.draws_per_update, self.batch_size)
+            return jax.vmap(jax.vmap(draw))(jax.random.split(key, shape))
+        return jax.vmap(draw)(jax.random.split(key, self.draws_per_update))
+
+    def learns_at(self, t: Int[ArrayLike, ""]) -> Bool[Array, ""]:
+        """Whether step t (from 0) makes an update. It learns from the t transitions before it."""
+        return (t >= max(self.start_steps, 1)) & (t % self.update_interval == 0)
+
+    def updates_before(self, t: Int[ArrayLike, ""]) -> Int[Array, ""]:
+        """How many updates were made before step t."""
+
+        def multiples(n: Any) -> Any:
+            return -(-n // self.update_interval)
+
+        return jnp.maximum(multiples(t) - multiples(max(self.start_steps, 1)), 0)

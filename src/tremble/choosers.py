@@ -1,0 +1,74 @@
+"""From scores to an action: greedy with random ties, epsilon-greedy, uniform start, action mask."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
+
+from tremble import schedules
+from tremble.core import Clock
+
+
+class ChoiceNoise(eqx.Module):
+    """The random numbers of one choice, drawn before scores are known."""
+
+    explore: Float[Array, "*batch"]
+    """Uniform; below epsilon the action is random."""
+    priority: Float[Array, "*batch actions"]
+    """Uniform per action; the largest among the permitted wins ties and random choices."""
+
+
+def draw_choice(key: PRNGKeyArray, n_actions: int) -> ChoiceNoise:
+    """Random numbers for one choice among ``n_actions``."""
+    numbers = jax.random.uniform(key, (n_actions + 1,))
+    return ChoiceNoise(numbers[0], numbers[1:])
+
+
+def greedy(
+    scores: Float[Array, "actions"], mask: Bool[Array, "actions"] | None, noise: ChoiceNoise
+) -> Int[Array, ""]:
+    """A permitted action of the highest score, ties broken uniformly at random."""
+    permitted = scores if mask is None else jnp.where(mask, scores, -jnp.inf)
+    tied = permitted == permitted.max()
+    return jnp.argmax(jnp.where(tied, noise.priority, -1.0))
+
+
+def uniform(
+    n_actions: int, mask: Bool[Array, "actions"] | None, noise: ChoiceNoise
+) -> Int[Array, ""]:
+    """A permitted action, uniformly at random."""
+    return jnp.argmax(noise.priority if mask is None else jnp.where(mask, noise.priority, -1.0))
+
+
+class Chooser(eqx.Module):
+    """Epsilon-greedy on the scores of a criterion, uniform during the start steps.
+
+    epsilon falls in a straight line from ``epsilon_start`` to ``epsilon_end`` over ``epsilon_decay_steps`` transitions,
+    counted from the first one. Agents that explore by their criterion have all of it at zero.
+    """
+
+    epsilon_start: Float[ArrayLike, ""] = 0.0
+    epsilon_end: Float[ArrayLike, ""] = 0.0
+    epsilon_decay_steps: Float[ArrayLike, ""] = 0.0
+    random_start: bool = eqx.field(static=True, default=True)
+    """Act uniformly at random until learning starts."""
+
+    def epsilon(self, clock: Clock) -> Float[Array, ""]:
+        """Probability of a random action now."""
+        t = clock.time("transitions")
+        return schedules.linear(t, self.epsilon_start, self.epsilon_end, self.epsilon_decay_steps)
+
+    def choose(
+        self,
+        scores: Float[Array, "actions"],
+        mask: Bool[Array, "actions"] | None,
+        noise: ChoiceNoise,
+        clock: Clock,
+    ) -> Int[Array, ""]:
+        """The action to take."""
+        explore = noise.explore < self.epsilon(clock)
+        if self.random_start:
+            explore |= jnp.asarray(clock.transitions) < clock.start_transitions
+        return jnp.where(explore, uniform(scores.shape[0], mask, noise), greedy(scores, mask, noise))

@@ -1,0 +1,176 @@
+"""The vocabulary of the library: clock, keys, transitions, and the signature of every part an agent is made of.
+
+Shapes are written for a single environment and a single transition; batching is `jax.vmap` at the call site.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, Literal, Protocol
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray, PyTree
+
+from tremble.dist import ReturnDist
+
+TimeUnit = Literal["transitions", "updates", "episodes", "frames"]
+TimeOrigin = Literal["zero", "learning_start"]
+Noise = PyTree
+"""What a criterion drew; empty for a deterministic one."""
+
+
+class Stream(enum.IntEnum):
+    """Independent sources of randomness. The numbers are part of the file format: append, never renumber."""
+
+    PARAMETERS = 0
+    RESET = 1
+    STEP = 2
+    ACT = 3
+    LEARN = 4
+    SAMPLE = 5
+    DIAGNOSE = 6
+    EVALUATE = 7
+
+
+def stream_key(seed: ArrayLike, stream: Stream, counter: ArrayLike = 0) -> PRNGKeyArray:
+    """Key number ``counter`` of a stream: fold_in(fold_in(seed, stream), counter).
+
+    No generator carries state, so work can be drawn in bulk, overlapped, or resumed anywhere with the same numbers.
+    """
+    return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), int(stream)), counter)
+
+
+class Clock(eqx.Module):
+    """Everything a schedule may read. Published protocols differ in which of these their ``t`` is.
+
+    ``start_transitions`` is where learning starts, so that a schedule can count from there.
+    """
+
+    transitions: Int[ArrayLike, "*batch"]
+    updates: Int[ArrayLike, "*batch"]
+    episodes: Int[ArrayLike, "*batch"]
+    frames: Int[ArrayLike, "*batch"]
+    start_transitions: int = eqx.field(static=True, default=0)
+
+    def time(self, unit: TimeUnit, origin: TimeOrigin = "zero") -> Float[Array, "*batch"]:
+        """t >= 1 in the given unit: 1 + max(0, count - origin), so the first step is t = 1.
+
+        Updates only ever count from the start of learning; for episodes and frames the origin is the run's start.
+        """
+        count = jnp.asarray(getattr(self, unit))
+        if origin == "learning_start" and unit == "transitions":
+            count = jnp.maximum(count - self.start_transitions, 0)
+        return 1.0 + count.astype(jnp.float32)
+
+
+class Transition(eqx.Module):
+    """One step as the learner sees it; suffixes _tm1 (before) and _t (after) make off-by-one errors visible.
+
+    ``discount_t`` is gamma, or 0 where the environment *terminated* (a time limit does not zero it).
+    ``obs`` fields hold observations, or row numbers into a table of them (see `Enumerated`).
+    """
+
+    obs_tm1: Any
+    action_tm1: Int[Array, "*batch"]
+    reward_t: Float[Array, "*batch"]
+    discount_t: Float[Array, "*batch"]
+    obs_t: Any
+    weight: Float[Array, "*batch"] | None = None
+    """Importance weight of the sample in the loss, set by the sampler (1 under uniform replay)."""
+
+
+class Enumerated(eqx.Module):
+    """Observations given as rows of a small table that lists all of them.
+
+    A network can then be evaluated once per *state* instead of once per sample, with the same mathematics: for a
+    chain of five states and a batch of 64 that removes almost the whole cost of the network.
+    """
+
+    table: Float[Array, "states *obs"]
+    index: Int[Array, "*batch"]
+
+    def materialise(self) -> Float[Array, "*batch *obs"]:
+        """The observations themselves."""
+        return self.table[self.index]
+
+
+class Criterion(Protocol):
+    """From a distribution to one score per action: a risk attitude, or a way to explore.
+
+    Split in two, so that noise can be drawn in bulk, shared between behaviour and target, held for an episode, shown
+    in a viewer. Implementations are frozen `eqx.Module`s: array-like fields are traced, the rest is static.
+    """
+
+    def draw(self, key: PRNGKeyArray) -> Noise:
+        """Draw what randomises the criterion (any pytree of arrays; ``()`` if nothing)."""
+        ...
+
+    def score(
+        self, dist: ReturnDist, noise: Noise, clock: Clock
+    ) -> Float[Array, "*actions"]:
+        """Score ``dist.atoms[*actions, atoms]``; larger is better."""
+        ...
+
+    def gauges(self, noise: Noise, clock: Clock) -> dict[str, Float[Array, ""]]:
+        """Named scalars worth logging now: the size of a perturbation, the coefficient of a bonus."""
+        ...
+
+
+class Representation(Protocol):
+    """How the return is predicted, and what divergence trains it."""
+
+    def init_head(self, key: PRNGKeyArray, n_features: int, n_actions: int) -> PyTree:
+        """Parameters that turn features into a distribution per action."""
+        ...
+
+    def predict(
+        self, head: PyTree, features: Float[Array, "features"], key: PRNGKeyArray | None, levels: Any
+    ) -> ReturnDist:
+        """``atoms[actions, atoms]`` for one observation; implicit heads evaluate at ``levels``."""
+        ...
+
+    def divergence(self, predicted: ReturnDist, target: ReturnDist) -> Float[Array, ""]:
+        """Loss of one transition: ``predicted.atoms[N]`` of the taken action against ``target.atoms[M]``."""
+        ...
+
+
+class JaxEnv(Protocol):
+    """An environment written in JAX. State is a pytree; the observation is a function of it."""
+
+    @property
+    def n_actions(self) -> int:
+        """Number of discrete actions."""
+        ...
+
+    @property
+    def observation_table(self) -> Float[Array, "states *obs"] | None:
+        """All observations, if there are few enough to list; `index` then says which one a state shows."""
+        ...
+
+    def reset(self, key: PRNGKeyArray) -> PyTree:
+        """First state of an episode."""
+        ...
+
+    def draw(self, key: PRNGKeyArray) -> Noise:
+        """The random numbers of one step, drawn before state and action are known (the key itself will do)."""
+        ...
+
+    def step(
+        self, state: PyTree, action: Int[Array, ""], noise: Noise
+    ) -> tuple[PyTree, Float[Array, ""], Bool[Array, ""], Bool[Array, ""]]:
+        """Next state (before any reset), reward, terminated, truncated."""
+        ...
+
+    def observe(self, state: PyTree) -> Float[Array, "*obs"]:
+        """What the agent sees of a state."""
+        ...
+
+    def index(self, state: PyTree) -> Int[Array, ""]:
+        """Row of `observation_table` that `observe` returns."""
+        ...
+
+    def is_optimal(self, state: PyTree, action: Int[Array, ""]) -> Bool[Array, ""]:
+        """Whether an optimal policy could take this action here (false where unknown)."""
+        ...

@@ -1,0 +1,161 @@
+"""Losses for a single transition; batch them with `jax.vmap`.
+
+The pairwise quantile Huber loss is the cost of an update at the paper's settings, not the network. Its gradient has a
+closed form, which is what is computed here; automatic differentiation of the N x M matrix takes ten times as long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from numbers import Real
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+_UNROLL = 8
+"""Target atoms handled per pass over the predicted ones (CPU form): the accumulators are then loaded and stored once
+for eight atoms, which measures faster than 1, 2, 4 and 40, and its remainder loop stays short for any M."""
+
+
+def quantile_huber(
+    predicted: Float[Array, "N"],
+    target: Float[Array, "M"],
+    levels: Float[Array, "N"],
+    kappa: float = 1.0,
+) -> Float[Array, ""]:
+    """Quantile Huber loss of one transition: sum over predicted, mean over target.
+
+    sum_i (1/M) sum_j |levels_i - 1{u_ij < 0}| * H_kappa(u_ij) / kappa,   u_ij = target_j - predicted_i,
+
+    with H_kappa(u) = u^2/2 for |u| <= kappa and kappa (|u| - kappa/2) beyond. ``kappa = 0`` is its limit, plain
+    quantile regression: sum_i (1/M) sum_j |levels_i - 1{u_ij < 0}| |u_ij|. Dividing by kappa makes the two agree and
+    keeps the gradient's size independent of kappa; rlax and the paper leave the division out (the same at kappa 1).
+
+    All three arrays have true gradients (a learner stops the target's by itself); those nobody asks for cost nothing.
+    ``kappa`` is a Python number, because kappa = 0 is another formula.
+    """
+    if not isinstance(kappa, Real):
+        raise TypeError(
+            "kappa must be a Python number, not a traced value: bind it with functools.partial(quantile_huber, "
+            "kappa=...) before jax.jit or jax.vmap"
+        )
+    if kappa < 0:
+        raise ValueError(f"kappa must be >= 0, got {kappa}")
+    if predicted.ndim != 1 or target.ndim != 1 or levels.shape != predicted.shape:
+        raise ValueError(
+            "quantile_huber takes one transition: predicted[N], target[M], levels[N]; got "
+            f"{predicted.shape}, {target.shape}, {levels.shape}. Batch it with jax.vmap."
+        )
+    return _quantile_huber(float(kappa), predicted, target, levels)
+
+
+def huber(error: Float[Array, "*shape"], kappa: float = 1.0) -> Float[Array, "*shape"]:
+    """H_kappa(u): u^2/2 near zero, kappa (|u| - kappa/2) beyond. Its gradient is the error clipped to +-kappa."""
+    clipped = jnp.clip(error, -kappa, kappa)
+    return clipped * (error - clipped / 2)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _quantile_huber(
+    kappa: float, predicted: Float[Array, "N"], target: Float[Array, "M"], levels: Float[Array, "N"]
+) -> Float[Array, ""]:
+    up, down = _huber_sums(kappa, predicted, target)
+    return jnp.sum(levels * up + (1.0 - levels) * down) / target.shape[0]
+
+
+def _forward(kappa, predicted, target, levels):  # type: ignore[no-untyped-def]
+    return _quantile_huber(kappa, predicted, target, levels), (predicted, target, levels)
+
+
+def _backward(kappa, residuals, cotangent):  # type: ignore[no-untyped-def]
+    predicted, target, levels = residuals
+    m = target.shape[0]
+
+    # d/d predicted_i = -(1/M) [ tau_i sum_j s+(u_ij) + (1 - tau_i) sum_j s-(u_ij) ], s+- the halves of clip(u)/kappa.
+    up, down = _slope_sums(kappa, predicted, target)
+    d_predicted = -(levels * up + (1.0 - levels) * down) / m
+
+    # d/d target_j is the same slope summed over i, with the level inside the sum.
+    d_target = _accumulate(
+        target,
+        (predicted, levels),
+        lambda y, theta, tau: (jnp.where(y - theta < 0, 1.0 - tau, tau) * _slope(kappa, y - theta),),
+    )[0]
+
+    # d/d levels_i = (1/M) (sum of Huber where u >= 0 - sum of Huber where u < 0).
+    value_up, value_down = _huber_sums(kappa, predicted, target)
+    d_levels = (value_up - value_down) / m
+    return cotangent * d_predicted, cotangent * d_target / m, cotangent * d_levels
+
+
+_quantile_huber.defvjp(_forward, _backward)
+
+
+def _slope(kappa: float, u: Array) -> Array:
+    """Derivative of H_kappa(u)/kappa; its limit, the sign, at kappa 0."""
+    return jnp.sign(u) if kappa == 0 else jnp.clip(u, -kappa, kappa) / kappa
+
+
+def _slope_sums(kappa: float, predicted: Array, target: Array) -> tuple[Array, Array]:
+    """Sums over j of the positive and of the negative part of the slope of u_ij, for each i."""
+    if kappa == 0:
+        return _accumulate(
+            predicted,
+            (target,),
+            lambda theta, y: ((y > theta).astype(theta.dtype), -((y < theta).astype(theta.dtype))),
+        )
+
+    def halves(theta: Array, y: Array) -> tuple[Array, Array]:
+        clipped = jnp.clip(y - theta, -kappa, kappa)
+        return jnp.maximum(clipped, 0.0), clipped
+
+    up, both = _accumulate(predicted, (target,), halves)
+    return up / kappa, (both - up) / kappa
+
+
+def _huber_sums(kappa: float, predicted: Array, target: Array) -> tuple[Array, Array]:
+    """Sums over j of H_kappa(u_ij)/kappa where u >= 0, and where u < 0, for each i."""
+
+    def halves(theta: Array, y: Array) -> tuple[Array, Array]:
+        u = y - theta
+        value = jnp.abs(u) if kappa == 0 else huber(u, kappa) / kappa
+        up = jnp.where(u < 0, 0.0, value)
+        return up, value - up
+
+    return _accumulate(predicted, (target,), halves)
+
+
+def _accumulate(
+    rows: Float[Array, "N"],
+    columns: tuple[Float[Array, "M"], ...],
+    terms: Callable[..., tuple[Array, ...]],
+) -> tuple[Float[Array, "N"], ...]:
+    """``sum_j terms(rows_i, *columns_j)`` for every i, in the form that suits the platform.
+
+    On a CPU a loop over blocks of columns keeps the accumulators in cache; an accelerator wants the dense N x M form.
+    """
+    n_terms = len(jax.eval_shape(terms, rows, *(c[0] for c in columns)))
+
+    def looped(rows: Array, *columns: Array) -> tuple[Array, ...]:
+        def add(sums: tuple[Array, ...], block: tuple[Array, ...], size: int) -> tuple[Array, ...]:
+            for k in range(size):
+                new = terms(rows, *(b[k] for b in block))
+                sums = tuple(s + x for s, x in zip(sums, new, strict=True))
+            return sums
+
+        def body(j: Array, sums: tuple[Array, ...]) -> tuple[Array, ...]:
+            block = tuple(jax.lax.dynamic_slice_in_dim(c, j * _UNROLL, _UNROLL) for c in columns)
+            return add(sums, block, _UNROLL)
+
+        blocks, rest = divmod(columns[0].shape[0], _UNROLL)
+        sums: tuple[Array, ...] = tuple(jnp.zeros_like(rows) for _ in range(n_terms))
+        if blocks:
+            sums = jax.lax.fori_loop(0, blocks, body, sums)
+        return add(sums, tuple(c[blocks * _UNROLL :] for c in columns), rest)
+
+    def dense(rows: Array, *columns: Array) -> tuple[Array, ...]:
+        return tuple(x.sum(-1) for x in terms(rows[:, None], *(c[None, :] for c in columns)))
+
+    return jax.lax.platform_dependent(rows, *columns, cpu=looped, default=dense)  # type: ignore[no-any-return]

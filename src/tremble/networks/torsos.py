@@ -1,0 +1,45 @@
+"""From an observation to a vector of features."""
+
+from __future__ import annotations
+
+import math
+
+import equinox as eqx
+import jax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+
+class Mlp(eqx.Module):
+    """Fully connected layers with ReLU after each.
+
+    Weights and biases start uniform in +-1/sqrt(fan-in): the default of PyTorch, and so of the code bases the paper's
+    settings come from.
+    """
+
+    layers: tuple[eqx.nn.Linear, ...]
+
+    def __init__(self, key: PRNGKeyArray, n_inputs: int, widths: tuple[int, ...]):
+        """Layers of the given widths."""
+        sizes = (n_inputs, *widths)
+        keys = jax.random.split(key, max(len(widths), 1))
+        self.layers = tuple(
+            eqx.nn.Linear(a, b, key=k) for a, b, k in zip(sizes[:-1], sizes[1:], keys, strict=False)
+        )
+
+    def __call__(self, obs: Float[Array, "*obs"]) -> Float[Array, "features"]:
+        """Features of one observation, flattened first."""
+        x = obs.reshape(-1)
+        for layer in self.layers:
+            x = jax.nn.relu(layer(x))
+        return x
+
+
+class MlpSpec(eqx.Module):
+    """The torso an agent asks for: hidden widths, all static."""
+
+    widths: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
+
+    def init(self, key: PRNGKeyArray, obs_shape: tuple[int, ...]) -> tuple[Mlp, int]:
+        """Torso for observations of this shape, and how many features it gives."""
+        n_inputs = math.prod(obs_shape)
+        return Mlp(key, n_inputs, self.widths), (self.widths[-1] if self.widths else n_inputs)

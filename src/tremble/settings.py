@@ -1,0 +1,118 @@
+"""Settings as data: read them off an agent or environment, change them by name, and refuse what does not exist."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+import types
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import equinox as eqx
+import numpy as np
+
+M = TypeVar("M", bound=eqx.Module)
+
+
+class SettingsError(ValueError):
+    """A setting that does not exist, or a value it cannot have; the message names the nearest right one."""
+
+
+def describe(module: eqx.Module) -> dict[str, Any]:
+    """Every setting as a flat, JSON-ready mapping: ``{"gamma": 0.9, "criterion.delta_0": 500.0, ...}``."""
+    flat: dict[str, Any] = {}
+    for field in dataclasses.fields(module):
+        value = getattr(module, field.name)
+        if isinstance(value, eqx.Module):
+            flat |= {f"{field.name}.{key}": v for key, v in describe(value).items()}
+        else:
+            flat[field.name] = list(value) if isinstance(value, tuple) else _plain(value)
+    return flat
+
+
+def override(module: M, changes: Mapping[str, Any]) -> M:
+    """A copy with some settings changed, each named in full (``criterion.delta_0``) or by its last part (``delta_0``)."""
+    known = describe(module)
+    for name, value in changes.items():
+        path = _resolve(name, known)
+        module = _replace(module, path.split("."), value, path)
+    return module
+
+
+def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
+    """``["delta_0=100", "widths=128,128", "double=true"]`` as a mapping of Python values."""
+    parsed: dict[str, Any] = {}
+    for text in assignments:
+        name, sign, raw = text.partition("=")
+        if not sign or not name:
+            raise SettingsError(f"{text!r} is not a setting: write name=value, for example delta_0=100")
+        parsed[name.strip()] = _parse_value(raw.strip())
+    return parsed
+
+
+def nearest(name: str, choices: Iterable[str]) -> str:
+    """A hint for an unknown name: the closest one, or all of them."""
+    choices = sorted(choices)
+    close = difflib.get_close_matches(name, choices, n=1, cutoff=0.5)
+    return f"did you mean {close[0]!r}?" if close else f"choose from: {', '.join(choices)}"
+
+
+def _resolve(name: str, known: Mapping[str, Any]) -> str:
+    if name in known:
+        return name
+    matches = [path for path in known if path.rsplit(".", 1)[-1] == name]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise SettingsError(f"setting {name!r} is ambiguous: say one of {', '.join(matches)}")
+    last_parts = {path.rsplit(".", 1)[-1] for path in known} | set(known)
+    raise SettingsError(f"there is no setting {name!r}; {nearest(name, last_parts)}")
+
+
+def _replace(module: Any, path: list[str], value: Any, full: str) -> Any:
+    head, *rest = path
+    if rest:
+        return dataclasses.replace(module, **{head: _replace(getattr(module, head), rest, value, full)})
+    hints = get_type_hints(type(module))
+    return dataclasses.replace(module, **{head: _coerce(value, hints[head], getattr(module, head), full)})
+
+
+def _coerce(value: Any, hint: Any, old: Any, name: str) -> Any:
+    """Turn a value into what the field holds, or say what it should have been."""
+    optional = get_origin(hint) in (Union, types.UnionType) and type(None) in get_args(hint)
+    if value is None:
+        if optional:
+            return None
+        raise SettingsError(f"{name} cannot be empty")
+    if get_origin(hint) is Literal:
+        if value not in get_args(hint):
+            raise SettingsError(f"{name} cannot be {value!r}; {nearest(str(value), map(str, get_args(hint)))}")
+        return value
+    kinds = set(get_args(hint)) if optional else {hint}
+    if bool in kinds or isinstance(old, bool):
+        if not isinstance(value, bool):
+            raise SettingsError(f"{name} must be true or false, got {value!r}")
+        return value
+    if int in kinds or (isinstance(old, int) and float not in kinds):
+        if isinstance(value, bool) or float(value) != int(value):
+            raise SettingsError(f"{name} must be a whole number, got {value!r}")
+        return int(value)
+    if isinstance(old, tuple):
+        return tuple(int(v) for v in (value if isinstance(value, list | tuple) else [value]))
+    if isinstance(value, str):
+        raise SettingsError(f"{name} must be a number, got {value!r}")
+    return float(value) if np.ndim(value) == 0 else value
+
+
+def _parse_value(raw: str) -> Any:
+    if "," in raw and not raw.startswith("["):
+        raw = f"[{raw}]"
+    try:
+        return json.loads(raw.lower() if raw.lower() in ("true", "false") else ("null" if raw == "None" else raw))
+    except json.JSONDecodeError:
+        return raw
+
+
+def _plain(value: Any) -> Any:
+    return np.asarray(value).tolist() if hasattr(value, "dtype") else value

@@ -1,0 +1,1 @@
+"""Loops that train agents, and the files they leave."""

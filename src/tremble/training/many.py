@@ -1,0 +1,57 @@
+"""Many runs at once: stacked along seeds and traced hyperparameters, stepped together by one compiled program."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from tremble.settings import SettingsError
+from tremble.training.run import DEFAULT_CHUNK, Record, Run, RunSpec, finish, iterate
+
+
+def train_many(
+    agent: str,
+    env: str,
+    *,
+    steps: int,
+    seeds: Sequence[int],
+    sweep: dict[str, Sequence[float]] | None = None,
+    domain: str = "nchain",
+    env_options: dict[str, Any] | None = None,
+    record_every: int = 500,
+    chunk: int = DEFAULT_CHUNK,
+    **agent_options: Any,
+) -> list[Run]:
+    """Every seed with every combination of the swept settings, in one vectorised program.
+
+    Only settings that are array leaves can be swept (``delta_0``, ``c``, ``beta``, ``learning_rate``, ``gamma``, ...): one
+    compiled program serves them all. Settings that change shapes need runs of their own.
+    """
+    names, grids = list(sweep or {}), list((sweep or {}).values())
+    specs = [
+        RunSpec(agent, env, steps, seed, domain, agent_options | dict(zip(names, values, strict=True)), env_options or {}, record_every)
+        for values in itertools.product(*grids)
+        for seed in seeds
+    ]
+    if not specs:
+        raise SettingsError("nothing to run: give at least one seed, and at least one value for each swept setting")
+    built = [spec.build() for spec in specs]
+    structures = {jax.tree.structure(pair) for pair in built}
+    if len(structures) > 1:
+        raise SettingsError(f"{', '.join(names)}: at least one of these is fixed at compile time and cannot be swept")
+    agents, envs = jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(x, jnp.float32) for x in leaves]), *built)
+    records = [Record() for _ in specs]
+    state = None
+    for moment in iterate(agents, envs, [s.seed for s in specs], steps, record_every, chunk):
+        state = moment.state
+        for run, record in enumerate(records):
+            record.add(moment, run)
+    assert state is not None
+    return [
+        finish(spec, pair[0], pair[1], jax.tree.map(lambda x, i=i: x[i], state.learner.params), record)
+        for i, (spec, pair, record) in enumerate(zip(specs, built, records, strict=True))
+    ]
