@@ -76,8 +76,8 @@ lock: install ## pin the newest versions that fit: requirements.lock and require
 	$(PIP_COMPILE) --constraint requirements.lock --output-file requirements-bench.lock pyproject.toml requirements-bench.in
 	sed -i.bak -E 's/^(torch==[0-9.]+)\+[a-z0-9]+/\1/' requirements-bench.lock && rm requirements-bench.lock.bak
 
-bench: $(BENCH_VENV)/.installed ## speed beside other libraries, in an environment of its own
-	@$(BENCH_VENV)/bin/python -m benchmarks
+bench: $(BENCH_VENV)/.installed ## speed beside other libraries, in an environment of its own (ARGS=--help)
+	@$(BENCH_VENV)/bin/python -m benchmarks $(ARGS)
 
 $(BENCH_VENV)/.installed: requirements-bench.lock pyproject.toml
 	@$(find_python); \

@@ -7,10 +7,10 @@ from typing import Any, Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from tremble.choosers import Chooser, ChoiceNoise, draw_choice
-from tremble.core import Clock, Criterion, Noise, Representation
+from tremble.choosers import ChoiceNoise, Chooser, draw_choice
+from tremble.core import Clock, Criterion, Noise, Representation, Scalar
 from tremble.criteria import Mean, Perturbed
 from tremble.dist import ReturnDist
 from tremble.learn import Adam, LearnerState
@@ -62,9 +62,9 @@ class Agent(eqx.Module):
     optimiser: Adam = Adam()
     """The optimiser."""
 
-    gamma: Float[ArrayLike, ""] = 0.99
+    gamma: Scalar = 0.99
     """Discount."""
-    target_tau: Float[ArrayLike, ""] = 1.0
+    target_tau: Scalar = 1.0
     """How far the target parameters move at each refresh; 1 is a hard copy."""
     batch_size: int = eqx.field(static=True, default=32)
     memory_size: int = eqx.field(static=True, default=1_000_000)
@@ -99,7 +99,9 @@ class Agent(eqx.Module):
         if self.share_noise and self.criterion_for != "both":
             raise ValueError("share_noise needs criterion_for='both': only then is there one criterion to share")
         if self.share_noise and (self.noise_per_sample or self.draws_per_update > 1):
-            raise ValueError("share_noise uses the action's single draw: noise_per_sample and draws_per_update need it off")
+            raise ValueError(
+                "share_noise uses the action's single draw: noise_per_sample and draws_per_update need it off"
+            )
 
     @property
     def behaviour_criterion(self) -> Criterion:
@@ -167,11 +169,11 @@ class Agent(eqx.Module):
             return jax.vmap(jax.vmap(draw))(jax.random.split(key, shape))
         return jax.vmap(draw)(jax.random.split(key, self.draws_per_update))
 
-    def learns_at(self, t: Int[ArrayLike, ""]) -> Bool[Array, ""]:
+    def learns_at(self, t: Int[Array, ""]) -> Bool[Array, ""]:
         """Whether step t (from 0) makes an update. It learns from the t transitions before it."""
         return (t >= max(self.start_steps, 1)) & (t % self.update_interval == 0)
 
-    def updates_before(self, t: Int[ArrayLike, ""]) -> Int[Array, ""]:
+    def updates_before(self, t: int | Int[Array, ""]) -> Int[Array, ""]:
         """How many updates were made before step t."""
 
         def multiples(n: Any) -> Any:

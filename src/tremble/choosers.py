@@ -5,10 +5,10 @@ from __future__ import annotations
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from tremble import schedules
-from tremble.core import Clock
+from tremble.core import Clock, Scalar
 
 
 class ChoiceNoise(eqx.Module):
@@ -26,18 +26,15 @@ def draw_choice(key: PRNGKeyArray, n_actions: int) -> ChoiceNoise:
     return ChoiceNoise(numbers[0], numbers[1:])
 
 
-def greedy(
-    scores: Float[Array, "actions"], mask: Bool[Array, "actions"] | None, noise: ChoiceNoise
-) -> Int[Array, ""]:
+def greedy(scores: Float[Array, "actions"], mask: Bool[Array, "actions"] | None, noise: ChoiceNoise) -> Int[Array, ""]:
     """A permitted action of the highest score, ties broken uniformly at random."""
     permitted = scores if mask is None else jnp.where(mask, scores, -jnp.inf)
-    tied = permitted == permitted.max()
-    return jnp.argmax(jnp.where(tied, noise.priority, -1.0))
+    preference = jnp.where(permitted == permitted.max(), noise.priority, -1.0)
+    # Once more, because a permitted score may be -inf or NaN: even then no forbidden action is taken.
+    return jnp.argmax(preference if mask is None else jnp.where(mask, preference, -2.0))
 
 
-def uniform(
-    n_actions: int, mask: Bool[Array, "actions"] | None, noise: ChoiceNoise
-) -> Int[Array, ""]:
+def uniform(n_actions: int, mask: Bool[Array, "actions"] | None, noise: ChoiceNoise) -> Int[Array, ""]:
     """A permitted action, uniformly at random."""
     return jnp.argmax(noise.priority if mask is None else jnp.where(mask, noise.priority, -1.0))
 
@@ -49,9 +46,9 @@ class Chooser(eqx.Module):
     counted from the first one. Agents that explore by their criterion have all of it at zero.
     """
 
-    epsilon_start: Float[ArrayLike, ""] = 0.0
-    epsilon_end: Float[ArrayLike, ""] = 0.0
-    epsilon_decay_steps: Float[ArrayLike, ""] = 0.0
+    epsilon_start: Scalar = 0.0
+    epsilon_end: Scalar = 0.0
+    epsilon_decay_steps: Scalar = 0.0
     random_start: bool = eqx.field(static=True, default=True)
     """Act uniformly at random until learning starts."""
 

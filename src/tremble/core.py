@@ -6,7 +6,7 @@ Shapes are written for a single environment and a single transition; batching is
 from __future__ import annotations
 
 import enum
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -17,7 +17,9 @@ from tremble.dist import ReturnDist
 
 TimeUnit = Literal["transitions", "updates", "episodes", "frames"]
 TimeOrigin = Literal["zero", "learning_start"]
-Noise = PyTree
+Scalar = float | Float[Array, ""]
+"""A setting that may be traced: a Python number, or an array of no axes."""
+Noise = Any
 """What a criterion drew; empty for a deterministic one."""
 
 
@@ -96,6 +98,7 @@ class Enumerated(eqx.Module):
         return self.table[self.index]
 
 
+@runtime_checkable
 class Criterion(Protocol):
     """From a distribution to one score per action: a risk attitude, or a way to explore.
 
@@ -107,9 +110,7 @@ class Criterion(Protocol):
         """Draw what randomises the criterion (any pytree of arrays; ``()`` if nothing)."""
         ...
 
-    def score(
-        self, dist: ReturnDist, noise: Noise, clock: Clock
-    ) -> Float[Array, "*actions"]:
+    def score(self, dist: ReturnDist, noise: Noise, clock: Clock) -> Float[Array, "*actions"]:
         """Score ``dist.atoms[*actions, atoms]``; larger is better."""
         ...
 
@@ -118,6 +119,7 @@ class Criterion(Protocol):
         ...
 
 
+@runtime_checkable
 class Representation(Protocol):
     """How the return is predicted, and what divergence trains it."""
 
@@ -136,6 +138,7 @@ class Representation(Protocol):
         ...
 
 
+@runtime_checkable
 class JaxEnv(Protocol):
     """An environment written in JAX. State is a pytree; the observation is a function of it."""
 

@@ -7,7 +7,8 @@ atoms.  All the rest of the library, criteria above all, speaks about returns in
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, Self
+from numbers import Real
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -41,6 +42,8 @@ class ReturnDist(eqx.Module):
             atoms = atoms.astype(float)
         if atoms.ndim == 0:
             raise ValueError("ReturnDist needs atoms[..., n]; got a scalar. Write atoms[None] for a single atom.")
+        if atoms.shape[-1] == 0:
+            raise ValueError(f"ReturnDist needs at least one atom; got atoms of shape {atoms.shape}")
         n = atoms.shape[-1]
         self.equal_mass = weights is None
         if weights is None:
@@ -54,17 +57,16 @@ class ReturnDist(eqx.Module):
                         f"weights must be non-negative and sum to 1 along the last axis; they sum to {total}"
                     )
         if levels is None:
-            if self.equal_mass:
-                levels = (jnp.arange(n, dtype=atoms.dtype) + 0.5) / n
-            else:
-                levels = jnp.cumsum(w, -1) - w / 2
+            levels = (jnp.arange(n, dtype=atoms.dtype) + 0.5) / n if self.equal_mass else jnp.cumsum(w, -1) - w / 2
         self.atoms = atoms
         self.weights = jnp.broadcast_to(w, atoms.shape)
         self.levels = jnp.broadcast_to(jnp.asarray(levels, atoms.dtype), atoms.shape)
 
-    def __getitem__(self, index: Any) -> Self:
+    def __getitem__(self, index: Any) -> ReturnDist:
         """Select along the leading axes: ``dist[action]`` is the distribution of that action."""
-        picked: Self = jax.tree.map(lambda leaf: leaf[index], self)
+        picked: ReturnDist = jax.tree.map(lambda leaf: leaf[index], self)
+        if picked.atoms.shape[-1:] != (self.n_atoms,):
+            raise IndexError(f"{index!r} reaches into the atoms of a ReturnDist of shape {self.atoms.shape}")
         return picked
 
     @property
@@ -104,9 +106,7 @@ class ReturnDist(eqx.Module):
         if self.equal_mass:
             return ReturnDist(jnp.sort(self.atoms, -1))
         order = jnp.argsort(self.atoms, -1)
-        return ReturnDist(
-            jnp.take_along_axis(self.atoms, order, -1), jnp.take_along_axis(self.weights, order, -1)
-        )
+        return ReturnDist(jnp.take_along_axis(self.atoms, order, -1), jnp.take_along_axis(self.weights, order, -1))
 
     def ordered(self, order: Order) -> ReturnDist:
         """Atoms in the asked order: as they are (``index``) or increasing (``sorted``)."""
@@ -121,18 +121,24 @@ class ReturnDist(eqx.Module):
     def affine(self, shift: ArrayLike, scale: ArrayLike) -> ReturnDist:
         """The law of ``shift + scale * Z``: with reward and discount, the Bellman backup of one transition."""
         shift, scale = jnp.asarray(shift)[..., None], jnp.asarray(scale)[..., None]
-        return eqx.tree_at(lambda d: d.atoms, self, shift + scale * self.atoms)
+        atoms = shift + scale * self.atoms
+        # Many rewards on one distribution make many distributions.
+        weights, levels = (jnp.broadcast_to(x, atoms.shape) for x in (self.weights, self.levels))
+        return eqx.tree_at(lambda d: (d.atoms, d.weights, d.levels), self, (atoms, weights, levels))
 
     def cdf(self, x: ArrayLike) -> Float[Array, "*batch"]:
         """P(Z <= x), x broadcast against the leading axes."""
         return jnp.where(self.atoms <= jnp.asarray(x)[..., None], self.weights, 0.0).sum(-1)
 
     def quantile(self, level: ArrayLike) -> Float[Array, "*batch"]:
-        """Smallest atom whose cumulative probability reaches ``level`` (the left-continuous inverse of the CDF)."""
+        """Smallest atom whose cumulative probability reaches ``level`` (the left-continuous inverse of the CDF).
+
+        ``level`` is broadcast against the leading axes.
+        """
         ordered = self.sorted()
         reached = ordered.cumulative() >= jnp.asarray(level)[..., None] - 1e-6
-        index = jnp.argmax(reached, -1)
-        return jnp.take_along_axis(ordered.atoms, index[..., None], -1)[..., 0]
+        atoms = jnp.broadcast_to(ordered.atoms, reached.shape)
+        return jnp.take_along_axis(atoms, jnp.argmax(reached, -1)[..., None], -1)[..., 0]
 
     def distorted_mean(self, h: Callable[[Array], Array], order: Order = "sorted") -> Float[Array, "*batch"]:
         """Distortion risk measure rho_h(Z) = sum_k (h(F_k) - h(F_{k-1})) atom_k, for h with h(0)=0, h(1)=1."""
@@ -141,8 +147,10 @@ class ReturnDist(eqx.Module):
         lower = jnp.concatenate([jnp.zeros_like(upper[..., :1]), upper[..., :-1]], -1)
         return ((upper - lower) * dist.atoms).sum(-1)
 
-    def cvar(self, eta: float) -> Float[Array, "*batch"]:
+    def cvar(self, eta: ArrayLike) -> Float[Array, "*batch"]:
         """Mean of the lowest ``eta`` share of the mass, 0 < eta <= 1."""
+        if isinstance(eta, Real) and not 0 < eta <= 1:  # a traced one cannot be looked at
+            raise ValueError(f"eta is a share of the mass, 0 < eta <= 1; got {eta}")
         return self.distorted_mean(lambda u: jnp.minimum(u / eta, 1.0))
 
     def upper_variance(
@@ -188,7 +196,7 @@ class ReturnDist(eqx.Module):
 
 
 def _inverse(
-    atoms: Float[Array, "*batch n"], cumulative: Float[Array, "*batch n"], level: Float[Array, "*batch m"]
+    atoms: Float[Array, "*fewer n"], cumulative: Float[Array, "*batch n"], level: Float[Array, "*batch m"]
 ) -> Float[Array, "*batch m"]:
     """Atom whose cumulative interval contains each level, for sorted atoms."""
     index = jnp.clip((cumulative[..., None, :] < level[..., :, None]).sum(-1), 0, atoms.shape[-1] - 1)

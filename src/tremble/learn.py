@@ -15,9 +15,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, ArrayLike, Float, Int, PyTree
+from jaxtyping import Array, Float, Int, PyTree
 
-from tremble.core import Clock, Enumerated, Noise, Transition
+from tremble.core import Clock, Enumerated, Noise, Scalar, Transition
 from tremble.dist import ReturnDist
 
 if TYPE_CHECKING:
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 class Adam(eqx.Module):
     """Adam as the published agents use it: epsilon 0.01 / batch size by default in the presets."""
 
-    learning_rate: Float[ArrayLike, ""] = 5e-5
-    adam_epsilon: Float[ArrayLike, ""] = 1e-8
+    learning_rate: Scalar = 5e-5
+    adam_epsilon: Scalar = 1e-8
     max_grad_norm: float | None = eqx.field(static=True, default=None)
     """Clip the gradient's global norm to this; None does not."""
 
     def transform(self) -> optax.GradientTransformation:
         """The optax optimiser; its hyperparameters may be traced."""
-        adam = optax.adam(self.learning_rate, eps=self.adam_epsilon)  # type: ignore[arg-type]
+        adam = optax.adam(self.learning_rate, eps=self.adam_epsilon)
         if self.max_grad_norm is None:
             return adam
         return optax.chain(optax.clip_by_global_norm(self.max_grad_norm), adam)
@@ -150,14 +150,13 @@ def learn(
 
     def objective(params: PyTree) -> tuple[Float[Array, ""], tuple[Float[Array, "batch"], ReturnDist]]:
         losses, predicted = batch_losses(agent, params, batch, target)
+        assert batch.weight is not None, "samplers set the weight"
         return (batch.weight * losses).mean(), (losses, predicted)
 
     (loss, (losses, predicted)), gradient = jax.value_and_grad(objective, has_aux=True)(state.params)
     updates, opt_state = agent.optimiser.transform().update(gradient, state.opt_state, state.params)
     params = optax.apply_updates(state.params, updates)
-    info = LearnInfo(
-        loss, losses, optax.global_norm(gradient), predicted.crossing_rate().mean(), changed
-    )
+    info = LearnInfo(loss, losses, optax.global_norm(gradient), predicted.crossing_rate().mean(), changed)
     return LearnerState(params, state.target_params, opt_state), info
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from numbers import Real
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -41,8 +42,8 @@ def quantile_huber(
             "kappa must be a Python number, not a traced value: bind it with functools.partial(quantile_huber, "
             "kappa=...) before jax.jit or jax.vmap"
         )
-    if kappa < 0:
-        raise ValueError(f"kappa must be >= 0, got {kappa}")
+    if not 0 <= kappa < float("inf"):
+        raise ValueError(f"kappa must be >= 0 and finite, got {kappa}")
     if predicted.ndim != 1 or target.ndim != 1 or levels.shape != predicted.shape:
         raise ValueError(
             "quantile_huber takes one transition: predicted[N], target[M], levels[N]; got "
@@ -108,8 +109,11 @@ def _slope_sums(kappa: float, predicted: Array, target: Array) -> tuple[Array, A
         )
 
     def halves(theta: Array, y: Array) -> tuple[Array, Array]:
-        clipped = jnp.clip(y - theta, -kappa, kappa)
-        return jnp.maximum(clipped, 0.0), clipped
+        # Selections compile to one machine instruction each; `jnp.clip` and `jnp.maximum` take several. NaN passes on.
+        u = y - theta
+        u = jnp.where(kappa < u, kappa, u)
+        u = jnp.where(-kappa > u, -kappa, u)
+        return jnp.where(u < 0, 0.0, u), u
 
     up, both = _accumulate(predicted, (target,), halves)
     return up / kappa, (both - up) / kappa
@@ -131,8 +135,8 @@ def _accumulate(
     rows: Float[Array, "N"],
     columns: tuple[Float[Array, "M"], ...],
     terms: Callable[..., tuple[Array, ...]],
-) -> tuple[Float[Array, "N"], ...]:
-    """``sum_j terms(rows_i, *columns_j)`` for every i, in the form that suits the platform.
+) -> Any:
+    """Tuple of ``sum_j terms(rows_i, *columns_j)[N]``, in the form that suits the platform.
 
     On a CPU a loop over blocks of columns keeps the accumulators in cache; an accelerator wants the dense N x M form.
     """
@@ -158,4 +162,4 @@ def _accumulate(
     def dense(rows: Array, *columns: Array) -> tuple[Array, ...]:
         return tuple(x.sum(-1) for x in terms(rows[:, None], *(c[None, :] for c in columns)))
 
-    return jax.lax.platform_dependent(rows, *columns, cpu=looped, default=dense)  # type: ignore[no-any-return]
+    return jax.lax.platform_dependent(rows, *columns, cpu=looped, default=dense)

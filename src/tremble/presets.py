@@ -150,7 +150,7 @@ PRESETS: dict[str, tuple[str, Callable[[Column], Agent]]] = {
     "dltv": ("quantile regression, optimistic bonus c_t sigma_+", _optimist("dltv")),
     "p_dltv": ("DLTV with its bonus times a normal number", _optimist("p_dltv")),
     "pqr": ("quantile regression, randomly re-weighted quantiles: the paper's method", _perturbed()),
-    # The paper's schedule ablation has five curves: pqr itself and these. It does not print their scales; ours are 1 for
+    # The paper's schedule ablation has five curves: pqr itself and these. It prints no scales for them; ours are 1 for
     # the constant, and DLTV's 50 where DLTV's schedule is imitated.
     "pqr_const": ("ablation: perturbation of constant size", _perturbed(schedule="const", delta_0=1.0)),
     "pqr_opt": ("ablation: always the top quantile instead of a random draw", _perturbed(draw_law="top")),

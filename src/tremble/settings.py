@@ -32,7 +32,7 @@ def describe(module: eqx.Module) -> dict[str, Any]:
 
 
 def override(module: M, changes: Mapping[str, Any]) -> M:
-    """A copy with some settings changed, each named in full (``criterion.delta_0``) or by its last part (``delta_0``)."""
+    """A copy with some settings changed, named in full (``criterion.delta_0``) or by the last part (``delta_0``)."""
     known = describe(module)
     for name, value in changes.items():
         path = _resolve(name, known)

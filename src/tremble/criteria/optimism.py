@@ -7,25 +7,25 @@ from typing import Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from tremble import schedules
-from tremble.core import Clock, Noise, TimeOrigin, TimeUnit
+from tremble.core import Clock, Noise, Scalar, TimeOrigin, TimeUnit
 from tremble.dist import Order, ReturnDist
 
 
 class Optimism(eqx.Module):
     """score(a) = E[Z(a)] + c_t g sqrt(sigma_+^2(a)), with c_t = c sqrt(log t / t).
 
-    g = 1 is DLTV (``draw = "one"``); g ~ N(0, 1) is p-DLTV (``draw = "normal"``), whose coefficient is then
+    g = 1 is DLTV (``draw_law = "one"``); g ~ N(0, 1) is p-DLTV (``draw_law = "normal"``), whose coefficient is then
     c N(0, log t / t), the second argument being the variance. One g serves all actions.
 
     The score may leave the range of the predicted returns: that is what the paper holds against it.
     """
 
-    c: Float[ArrayLike, ""] = 50.0
+    c: Scalar = 50.0
     """Coefficient of the bonus (50 on N-Chain)."""
-    schedule_epsilon: Float[ArrayLike, ""] = 0.001
+    schedule_epsilon: Scalar = 0.001
     """Extra exponent of the ``power`` schedule."""
     draw_law: Literal["one", "normal"] = eqx.field(static=True, default="one")
     """The law of g: the constant one (DLTV) or standard normal (p-DLTV)."""

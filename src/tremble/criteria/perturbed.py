@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from tremble import schedules
-from tremble.core import Clock, Noise, TimeOrigin, TimeUnit
+from tremble.core import Clock, Noise, Scalar, TimeOrigin, TimeUnit
 from tremble.dist import Order, ReturnDist
 
 
@@ -27,9 +27,9 @@ def _log_gammas(key: PRNGKeyArray, n: int, shape: Float[Array, ""]) -> Float[Arr
     """Logarithms of n independent Gamma(shape) variables, any shape > 0.
 
     Marsaglia and Tsang's rejection for shape + 1, whose candidates are accepted at least 95 times in 100, then the
-    factor U^(1/shape). Any accepted candidate is as good as another, so a few spare ones are drawn with the rest and the
-    first n accepted are taken; should they not suffice, everything is drawn again. `jax.random.loggamma` redraws element
-    by element and takes sixteen times as long, which would be a fifth of a training step.
+    factor U^(1/shape). Any accepted candidate is as good as another, so a few spare ones are drawn with the rest and
+    the first n accepted are taken; should they not suffice, everything is drawn again. `jax.random.loggamma` redraws
+    element by element and takes sixteen times as long, which would be a fifth of a training step.
     """
     spare = 24 + n // 8
     key, boost_key = jax.random.split(key)
@@ -65,9 +65,7 @@ def perturbation(x: Float[Array, "n"], delta: ArrayLike) -> Float[Array, "n"]:
     return v * (n / v.sum(-1, keepdims=True))
 
 
-def sample_perturbation(
-    key: PRNGKeyArray, n: int, delta: ArrayLike, beta: ArrayLike = 0.05
-) -> Float[Array, "n"]:
+def sample_perturbation(key: PRNGKeyArray, n: int, delta: ArrayLike, beta: ArrayLike = 0.05) -> Float[Array, "n"]:
     """One draw of the re-weighting xi[n]: 0 <= xi <= n, mean 1, E[xi_i] = 1."""
     return perturbation(sample_dirichlet(key, n, beta), delta)
 
@@ -80,13 +78,13 @@ class Perturbed(eqx.Module):
     paper's re-weighting by output index.
     """
 
-    delta_0: Float[ArrayLike, ""] = 500.0
+    delta_0: Scalar = 500.0
     """Size of the perturbation at t = 1."""
-    beta: Float[ArrayLike, ""] = 0.05
+    beta: Scalar = 0.05
     """Concentration of the Dirichlet law; smaller is spikier. The spread of the score goes with 1/(n_bins beta + 1)."""
-    schedule_epsilon: Float[ArrayLike, ""] = 0.001
+    schedule_epsilon: Scalar = 0.001
     """Delta_t = delta_0 t^-(1 + schedule_epsilon) under the ``power`` schedule."""
-    v_max: Float[ArrayLike, ""] = 130.0
+    v_max: Scalar = 130.0
     """Bound of the returns; read by ``alpha = "theory"`` only (N-Chain: 13/(1 - 0.9))."""
     n_bins: int = eqx.field(static=True, default=200)
     """Into how many levels xi cuts [0, 1]; the number of quantiles of the head, unless you want otherwise."""
@@ -120,7 +118,7 @@ class Perturbed(eqx.Module):
         x = jax.nn.one_hot(self.n_bins - 1, self.n_bins) if self.draw_law == "top" else noise
         size = self.delta(clock)
         if self.alpha == "theory":
-            size = size / ((self.n_bins - 1) * self.v_max)
+            size = size / (max(self.n_bins - 1, 1) * self.v_max)
         return perturbation(x, size)
 
     def score(self, dist: ReturnDist, noise: Noise, clock: Clock) -> Float[Array, "*actions"]:

@@ -15,11 +15,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from tremble.core import Scalar
 from tremble.envs.mixture import GaussianMixture
 
 LEFT, RIGHT, N_ACTIONS = 0, 1, 6
+ENDS: tuple[tuple[int, Literal["left", "right"]], ...] = ((LEFT, "left"), (RIGHT, "right"))
 
 
 class ChainState(eqx.Module):
@@ -32,15 +34,15 @@ class ChainState(eqx.Module):
 class NChain(eqx.Module):
     """A chain of states; actions 0 left, 1 right, 2 to 5 stay. The ends pay once and end the episode."""
 
-    left_reward: Float[ArrayLike, ""] = 10.0
+    left_reward: Scalar = 10.0
     """Mean reward of the left end."""
-    right_low: Float[ArrayLike, ""] = 5.0
+    right_low: Scalar = 5.0
     """Lower mean of the right end's mixture."""
-    right_high: Float[ArrayLike, ""] = 13.0
+    right_high: Scalar = 13.0
     """Upper mean of the right end's mixture."""
-    reward_noise: Float[ArrayLike, ""] = 0.1
+    reward_noise: Scalar = 0.1
     """Standard deviation of each Gaussian."""
-    reward_scale: Float[ArrayLike, ""] = 1.0
+    reward_scale: Scalar = 1.0
     """Every reward is multiplied by this."""
     length: int = eqx.field(static=True, default=5)
     """Number of states; odd, the start is in the middle."""
@@ -101,7 +103,7 @@ class NChain(eqx.Module):
         reward = xp.where(terminated, self.reward_scale * (mean + self.reward_noise * normal), 0.0)
         elapsed = elapsed + 1
         limit = np.iinfo(np.int32).max if self.time_limit is None else self.time_limit
-        return arrived, elapsed, reward, terminated, (elapsed >= limit) & ~terminated
+        return arrived, elapsed, reward, terminated, xp.logical_and(elapsed >= limit, xp.logical_not(terminated))
 
     def reset(self, key: PRNGKeyArray) -> ChainState:
         """Always the middle."""
@@ -116,9 +118,7 @@ class NChain(eqx.Module):
         self, state: ChainState, action: Int[Array, ""], noise: tuple[Float[Array, ""], Float[Array, ""]]
     ) -> tuple[ChainState, Float[Array, ""], Bool[Array, ""], Bool[Array, ""]]:
         """Next state, reward, terminated, truncated."""
-        position, elapsed, reward, terminated, truncated = self.dynamics(
-            state.position, state.elapsed, action, *noise
-        )
+        position, elapsed, reward, terminated, truncated = self.dynamics(state.position, state.elapsed, action, *noise)
         return ChainState(position, elapsed), reward, terminated, truncated
 
     def observe(self, state: ChainState) -> Float[Array, "states"]:
@@ -130,8 +130,13 @@ class NChain(eqx.Module):
         return state.position
 
     def is_optimal(self, state: ChainState, action: Int[Array, ""]) -> Bool[Array, ""]:
+        """The rule of `is_optimal_at`, for a state."""
+        optimal: Bool[Array, ""] = self.is_optimal_at(state.position, action)
+        return optimal
+
+    def is_optimal_at(self, position: Any, action: Any) -> Any:
         """Left between the ends; anything at the left end (it only collects); nothing at the right end."""
-        return (state.position == 0) | ((state.position < self.length - 1) & (action == LEFT))
+        return (position == 0) | ((position < self.length - 1) & (action == LEFT))
 
     def reward_law(self, end: Literal["left", "right"]) -> GaussianMixture:
         """Exact law of the reward an end pays."""
@@ -156,8 +161,7 @@ class NChain(eqx.Module):
     def optimal_action(self, position: int, gamma: float) -> int:
         """Left or right, whichever end is worth more from here (left if equal)."""
         worth = [
-            gamma ** self._steps_to_pay(position, direction) * self.reward_law(end).mean()
-            for direction, end in ((LEFT, "left"), (RIGHT, "right"))
+            gamma ** self._steps_to_pay(position, direction) * self.reward_law(end).mean() for direction, end in ENDS
         ]
         return LEFT if worth[0] >= worth[1] else RIGHT
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import optimize, stats
+from scipy import special, stats
 
 Vector = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -30,25 +30,34 @@ class GaussianMixture:
     def std(self) -> float:
         """Standard deviation."""
         second = self.weights @ (self.means**2 + self.stds**2)
-        return float(np.sqrt(max(second - self.mean() ** 2, 0.0)))
+        return float(np.sqrt(max(float(second) - self.mean() ** 2, 0.0)))
 
     def pdf(self, x: Any) -> Vector:
-        """Density at each x."""
+        """Density at each x (all standard deviations positive)."""
         return np.asarray(stats.norm.pdf(np.asarray(x)[..., None], self.means, self.stds) @ self.weights)
 
     def cdf(self, x: Any) -> Vector:
-        """P(Z <= x) at each x."""
-        return np.asarray(stats.norm.cdf(np.asarray(x)[..., None], self.means, self.stds) @ self.weights)
+        """P(Z <= x) at each x; a component of standard deviation 0 is a point mass."""
+        gap = np.asarray(x, float)[..., None] - self.means
+        with np.errstate(divide="ignore", invalid="ignore"):
+            parts = np.where(self.stds > 0, special.ndtr(gap / self.stds), gap >= 0)
+        return np.asarray(parts @ self.weights)
 
     def quantile(self, level: Any) -> Vector:
-        """Inverse CDF, by bracketing and Brent's method (closed form for one component)."""
+        """Smallest x with P(Z <= x) >= level, 0 < level < 1, by bisection (closed form for one component).
+
+        The quantiles of the components at the same level bracket the mixture's.
+        """
         level = np.asarray(level, float)
+        ends = self.means + self.stds * special.ndtri(level)[..., None]
+        low, high = ends.min(-1), ends.max(-1)
         if len(self.means) == 1:
-            return np.asarray(stats.norm.ppf(level, self.means[0], self.stds[0]))
-        low = float((self.means - 40 * self.stds).min())
-        high = float((self.means + 40 * self.stds).max())
-        solve = np.vectorize(lambda u: optimize.brentq(lambda x: float(self.cdf(x)) - u, low, high))
-        return np.asarray(solve(level))
+            return np.asarray(high)
+        for _ in range(64):
+            middle = (low + high) / 2
+            below = self.cdf(middle) < level
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        return np.asarray(high)
 
     def w2(self, atoms: Any, resolution: int = 50) -> float:
         """2-Wasserstein distance to equally weighted atoms.

@@ -22,9 +22,7 @@ class Mlp(eqx.Module):
         """Layers of the given widths."""
         sizes = (n_inputs, *widths)
         keys = jax.random.split(key, max(len(widths), 1))
-        self.layers = tuple(
-            eqx.nn.Linear(a, b, key=k) for a, b, k in zip(sizes[:-1], sizes[1:], keys, strict=False)
-        )
+        self.layers = tuple(eqx.nn.Linear(a, b, key=k) for a, b, k in zip(sizes[:-1], sizes[1:], keys, strict=False))
 
     def __call__(self, obs: Float[Array, "*obs"]) -> Float[Array, "features"]:
         """Features of one observation, flattened first."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Int, PRNGKeyArray, UInt32
+from jaxtyping import Array, Int, PRNGKeyArray, UInt32
 
 from tremble.core import Transition
 
@@ -31,7 +31,7 @@ class Replay(eqx.Module):
         """How many transitions can be sampled from."""
         return self.store.reward_t.shape[0] - 1
 
-    def insert(self, count: Int[ArrayLike, ""], transition: Transition) -> Replay:
+    def insert(self, count: int | Int[Array, ""], transition: Transition) -> Replay:
         """Store transition number ``count`` (from 0)."""
         at = count % (self.capacity + 1)
         return Replay(
@@ -42,12 +42,12 @@ class Replay(eqx.Module):
             )
         )
 
-    def sample(self, noise: UInt32[Array, "batch"], count: Int[ArrayLike, ""]) -> Transition:
+    def sample(self, noise: UInt32[Array, "batch"], count: int | Int[Array, ""]) -> Transition:
         """Some of the ``capacity`` transitions up to number ``count - 1``, uniformly, with replacement.
 
         Transition number ``count`` may be stored already; it is not among them.
         """
-        size = jnp.clip(count, 1, self.capacity)
+        size = jnp.clip(jnp.asarray(count), 1, self.capacity)
         # The remainder of 32 random bits favours small numbers by at most size / 2^32: 0.02 % for a million.
         age = (noise % size.astype(jnp.uint32)).astype(jnp.int32)
         slot = (count - 1 - age) % (self.capacity + 1)

@@ -28,7 +28,7 @@ class CheckpointError(RuntimeError):
 
 def save(path: Path, trees: Mapping[str, Any], meta: Mapping[str, Any]) -> None:
     """Write named pytrees and JSON-ready metadata; the file appears whole or not at all."""
-    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    arrays: dict[str, np.ndarray] = {}
     for group, tree in trees.items():
         for key, leaf in jax.tree_util.tree_leaves_with_path(tree):
             arrays[f"{group}/{_name(key)}"] = np.ascontiguousarray(leaf)
@@ -91,7 +91,7 @@ def load(path: Path, like: Mapping[str, T]) -> dict[str, T]:
     return trees
 
 
-def load_group(path: Path, group: str) -> dict[str, np.ndarray[Any, Any]]:
+def load_group(path: Path, group: str) -> dict[str, np.ndarray]:
     """All arrays of one flat group, whatever their shapes."""
     read_meta(path)
     try:

@@ -44,9 +44,9 @@ class StepLog(eqx.Module):
     reward: Float[Array, "*steps"]
     done: Int[Array, "*steps"]
     """0 within an episode, 1 terminated, 2 truncated."""
-    optimal: Int[Array, "*steps"]
+    optimal: Bool[Array, "*steps"]
     """Whether an optimal policy could have done the same."""
-    greedy: Int[Array, "*steps"]
+    greedy: Bool[Array, "*steps"]
     """Whether the criterion agreed with the mean about the best action."""
 
 
@@ -106,9 +106,7 @@ def run_chunk(
         clock = Clock(t, agent.updates_before(t), state.episodes, t, agent.start_steps)
 
         obs = env.observe(state.env_state)
-        action, actor, drawn, act_info = agent.act(
-            state.learner.params, state.actor, obs, None, act_noise, clock
-        )
+        action, actor, drawn, act_info = agent.act(state.learner.params, state.actor, obs, None, act_noise, clock)
         next_env_state, reward, terminated, truncated = env.step(state.env_state, action, env_noise)
 
         transition = Transition(
@@ -131,9 +129,7 @@ def run_chunk(
             )
             batch = as_batch(env, sampled)
             noise = jax.tree.map(lambda x: x[None], drawn) if agent.share_noise else learn_noise
-            learner = _when(
-                t % agent.target_update_interval == 0, partial(refresh_target, agent), learner
-            )
+            learner = _when(t % agent.target_update_interval == 0, partial(refresh_target, agent), learner)
             learner = _when(
                 agent.learns_at(t),
                 lambda s: learn(agent, s, batch, noise, clock)[0],
@@ -142,18 +138,15 @@ def run_chunk(
             )
 
         done = terminated | truncated
-        env_state = jax.tree.map(
-            lambda new, old: jnp.where(done, new, old), env.reset(reset_key), next_env_state
-        )
+        env_state = jax.tree.map(lambda new, old: jnp.where(done, new, old), env.reset(reset_key), next_env_state)
         log = StepLog(
-            jnp.asarray(-1) if env.observation_table is None else env.index(state.env_state),
-            action,
-            reward,
-            terminated + 2 * truncated,
+            jnp.asarray(-1, jnp.int32) if env.observation_table is None else env.index(state.env_state),
+            action.astype(jnp.int8),
+            reward.astype(jnp.float32),
+            (terminated + 2 * truncated).astype(jnp.int8),
             env.is_optimal(state.env_state, action),
             act_info.greedy,
         )
-        log = jax.tree.map(lambda x, d: x.astype(d), log, StepLog(*[jnp.int8] * 2, jnp.float32, *[jnp.int8] * 3))  # type: ignore[arg-type]
         actor = ActorState(actor.held, done)
         new = TrainState(learner, replay, env_state, actor, state.episodes + done)
         return new, log
@@ -162,7 +155,10 @@ def run_chunk(
 
 
 def _when(
-    condition: Bool[Array, ""], change: Callable[[LearnerState], LearnerState], state: LearnerState, always: bool = False
+    condition: Bool[Array, ""],
+    change: Callable[[LearnerState], LearnerState],
+    state: LearnerState,
+    always: bool = False,
 ) -> LearnerState:
     """Apply a change if the condition holds; ``always`` says at compile time that it does."""
     return change(state) if always else jax.lax.cond(condition, change, lambda s: s, state)

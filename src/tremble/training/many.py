@@ -28,12 +28,21 @@ def train_many(
 ) -> list[Run]:
     """Every seed with every combination of the swept settings, in one vectorised program.
 
-    Only settings that are array leaves can be swept (``delta_0``, ``c``, ``beta``, ``learning_rate``, ``gamma``, ...): one
+    Only settings that are array leaves can be swept (``delta_0``, ``c``, ``beta``, ``learning_rate``, ``gamma``): one
     compiled program serves them all. Settings that change shapes need runs of their own.
     """
     names, grids = list(sweep or {}), list((sweep or {}).values())
     specs = [
-        RunSpec(agent, env, steps, seed, domain, agent_options | dict(zip(names, values, strict=True)), env_options or {}, record_every)
+        RunSpec(
+            agent,
+            env,
+            steps,
+            seed,
+            domain,
+            agent_options | dict(zip(names, values, strict=True)),
+            env_options or {},
+            record_every,
+        )
         for values in itertools.product(*grids)
         for seed in seeds
     ]

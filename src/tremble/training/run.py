@@ -94,7 +94,7 @@ def diagnose(
     clock = Clock(t, agent.updates_before(t), state.episodes, t, agent.start_steps)
     noise = agent.draw_act(stream_key(seed, Stream.ACT, t), env.n_actions).criterion
     dist = agent.predict(state.learner.params, env.observe(env.reset(stream_key(seed, Stream.RESET, t))))
-    numbers = {
+    numbers: dict[str, Any] = {
         "updates": clock.updates,
         "episodes": state.episodes,
         "epsilon": agent.chooser.epsilon(clock),
@@ -125,11 +125,11 @@ def _diagnose_many(agents, envs, seeds, states, t, learning):  # type: ignore[no
 
 @dataclass
 class Moment:
-    """What `iterate` yields: the state after ``t`` steps, what happened since the last one, and a look inside if due."""
+    """What `iterate` yields: the state after ``t`` steps, what happened since the last, a look inside if due."""
 
     t: int
     state: TrainState
-    log: dict[str, np.ndarray[Any, Any]]
+    log: dict[str, np.ndarray]
     diagnosis: Diagnosis | None
 
 
@@ -173,10 +173,10 @@ def iterate(
 class Record:
     """The results of one run so far."""
 
-    log: dict[str, list[np.ndarray[Any, Any]]] = field(default_factory=dict)
+    log: dict[str, list[np.ndarray]] = field(default_factory=dict)
     rows: list[dict[str, float]] = field(default_factory=list)
-    atoms: list[np.ndarray[Any, Any]] = field(default_factory=list)
-    scores: list[np.ndarray[Any, Any]] = field(default_factory=list)
+    atoms: list[np.ndarray] = field(default_factory=list)
+    scores: list[np.ndarray] = field(default_factory=list)
 
     def add(self, moment: Moment, run: int | None = None) -> None:
         """Take in a moment; ``run`` picks one of several stacked runs."""
@@ -200,7 +200,7 @@ class Record:
         self.atoms.append(np.asarray(pick(moment.diagnosis.atoms)))
         self.scores.append(np.asarray(pick(moment.diagnosis.scores)))
 
-    def arrays(self) -> dict[str, dict[str, np.ndarray[Any, Any]]]:
+    def arrays(self) -> dict[str, dict[str, np.ndarray]]:
         """Everything but the table, by group."""
         log = {name: np.concatenate(parts) for name, parts in self.log.items()}
         snapshots = {"atoms": np.stack(self.atoms), "scores": np.stack(self.scores)} if self.atoms else {}
@@ -240,9 +240,9 @@ class Run:
 
     spec: RunSpec
     agent: TrainedAgent
-    log: dict[str, np.ndarray[Any, Any]]
+    log: dict[str, np.ndarray]
     """One entry per step: state_index, action, reward, done, optimal, greedy."""
-    snapshots: dict[str, np.ndarray[Any, Any]]
+    snapshots: dict[str, np.ndarray]
     """One entry per row of `metrics`: atoms[actions, n] and scores[actions] at the start state."""
     rows: list[dict[str, float]]
 

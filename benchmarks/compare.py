@@ -1,0 +1,70 @@
+"""Two speeds beside each other: medians over rounds, and their ratio with an interval."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from benchmarks.workers import Turn
+
+Unit = Literal["ms", "steps/s"]
+RESAMPLES = 4_000
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One line of the table: ``this`` is ``ratio`` times as fast as ``that``."""
+
+    case: str
+    this: str
+    that: str
+    unit: Unit
+    this_median: float
+    that_median: float
+    ratio: float
+    low: float
+    high: float
+    """A 95 % interval of the ratio."""
+
+
+@dataclass
+class Part:
+    """What one part of the benchmark found."""
+
+    name: str
+    title: str
+    comparisons: list[Comparison]
+    notes: list[str]
+    turns: dict[str, list[dict[str, float]]] = field(default_factory=dict)
+    """Every timed turn, for whoever wants to look closer."""
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+def compare(case: str, unit: Unit, this: tuple[str, Sequence[Turn]], that: tuple[str, Sequence[Turn]]) -> Comparison:
+    """Ratio of median speeds, with the interval of a bootstrap over rounds.
+
+    Rounds are resampled as a whole, this and that together, because what slows one of them slows its neighbour too.
+    """
+    ours, theirs = (np.array([turn.speed for turn in turns]) for _, turns in (this, that))
+    rows = np.random.default_rng(0).integers(len(ours), size=(RESAMPLES, len(ours)))
+    ratios = np.median(ours[rows], axis=1) / np.median(theirs[rows], axis=1)
+    low, high = np.quantile(ratios, [0.025, 0.975])
+    fast, slow = float(np.median(ours)), float(np.median(theirs))
+    shown = [1e3 / speed if unit == "ms" else speed for speed in (fast, slow)]
+    return Comparison(case, this[0], that[0], unit, shown[0], shown[1], fast / slow, float(low), float(high))
+
+
+def raw(turns: Sequence[Turn]) -> list[dict[str, float]]:
+    """Turns as data for a file."""
+    return [
+        {"units": turn.units, "seconds": round(turn.seconds, 6), "cores_busy": round(turn.cores_busy, 2)}
+        for turn in turns
+    ]
+
+
+def median_cores(turns: Sequence[Turn]) -> float:
+    """How many cores were busy, in the median."""
+    return float(np.median([turn.cores_busy for turn in turns]))

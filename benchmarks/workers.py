@@ -1,0 +1,146 @@
+"""Contenders in processes of their own, which take turns.
+
+Each contender is built and warmed up once, in a fresh process: no thread pool of one library disturbs another, and
+settings that a library reads at start-up (its threads) can differ. The parent then gives them short turns, round after
+round, so that whatever else the machine does hits all of them alike.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+import traceback
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+ONE_THREAD = {
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+}
+"""Start-up settings that keep JAX and PyTorch to one thread each."""
+
+REST_SECONDS = 0.01
+"""Pause between two turns: threads of the last one may keep spinning for a moment after their work is done."""
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass
+class Contender:
+    """What a process offers: ``run(case)`` does one turn's work and returns its units (steps, gradients)."""
+
+    run: Callable[[str], int]
+    facts: dict[str, Any] = field(default_factory=dict)
+    """Anything worth knowing that was found while building and warming up."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One timed turn of a contender, or of several at once."""
+
+    units: int
+    seconds: float
+    """From the first start to the last end."""
+    cpu_seconds: float
+
+    @property
+    def speed(self) -> float:
+        """Units per second."""
+        return self.units / self.seconds
+
+    @property
+    def cores_busy(self) -> float:
+        """How many cores worked on average."""
+        return self.cpu_seconds / self.seconds
+
+
+class Team:
+    """Processes with the same contender that work at the same time (usually just one)."""
+
+    def __init__(self, build: Callable[..., Contender], each: list[dict[str, Any]], *, one_thread: bool = False):
+        """Start a process per element of ``each`` (keyword arguments of ``build``) and wait until all are warm."""
+        context = multiprocessing.get_context("spawn")
+        self._pipes, self._processes = [], []
+        with _environment({"JAX_PLATFORMS": "cpu"} | (ONE_THREAD if one_thread else {})):
+            for options in each:
+                ours, theirs = context.Pipe()
+                process = context.Process(target=_serve, args=(theirs, build, options), daemon=True)
+                process.start()
+                theirs.close()
+                self._pipes.append(ours)
+                self._processes.append(process)
+        self.facts: list[dict[str, Any]] = [self._receive(pipe) for pipe in self._pipes]
+
+    def turn(self, case: str = "") -> Turn:
+        """Let every process work once, together."""
+        for pipe in self._pipes:
+            pipe.send(case)
+        done = [self._receive(pipe) for pipe in self._pipes]
+        units, starts, ends, cpu = zip(*done, strict=True)
+        return Turn(sum(units), max(ends) - min(starts), sum(cpu))
+
+    def close(self) -> None:
+        """End the processes."""
+        for pipe, process in zip(self._pipes, self._processes, strict=True):
+            pipe.close()
+            process.join(timeout=5)
+            if process.is_alive():
+                process.terminate()
+                process.join()
+
+    @staticmethod
+    def _receive(pipe: Any) -> Any:
+        try:
+            ok, value = pipe.recv()
+        except EOFError:
+            raise RuntimeError("a benchmark process ended without a word (out of memory?)") from None
+        if not ok:
+            raise RuntimeError(f"a benchmark process failed:\n{value}")
+        return value
+
+
+def interleave(turns: Mapping[Key, Callable[[], Turn]], rounds: int, tick: Callable[[], None]) -> dict[Key, list[Turn]]:
+    """Give each a turn in every round, in an order that is reversed every other round."""
+    taken: dict[Key, list[Turn]] = {key: [] for key in turns}
+    for number in range(rounds):
+        for key in turns if number % 2 == 0 else reversed(turns):
+            time.sleep(REST_SECONDS)
+            taken[key].append(turns[key]())
+        tick()
+    return taken
+
+
+@contextmanager
+def _environment(changes: dict[str, str]) -> Iterator[None]:
+    """Environment variables that processes started inside will inherit."""
+    before = {name: os.environ.get(name) for name in changes}
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _serve(pipe: Any, build: Callable[..., Contender], options: dict[str, Any]) -> None:
+    """Main function of a process: build, report the facts, then one turn per message until the pipe closes."""
+    try:
+        contender = build(**options)
+        pipe.send((True, contender.facts))
+        while True:
+            case = pipe.recv()
+            start, cpu = time.monotonic(), time.process_time()
+            units = contender.run(case)
+            # The monotonic clock is the same for all processes, so starts and ends can be compared.
+            pipe.send((True, (units, start, time.monotonic(), time.process_time() - cpu)))
+    except (EOFError, KeyboardInterrupt, BrokenPipeError):
+        return
+    except Exception:
+        pipe.send((False, traceback.format_exc()))

@@ -1,0 +1,1 @@
+"""Statistics, tables and figures; knows nothing about agents."""

@@ -1,0 +1,62 @@
+"""One look for all figures: colours per agent, light frames, PNG and SVG side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+COLOURS = {
+    "qrdqn": "#6b7280",
+    "dltv": "#d1495b",
+    "p_dltv": "#e09f3e",
+    "pqr": "#2a6f97",
+    "dqn": "#9a8c98",
+    "oracle": "#111111",
+    "left": "#2a6f97",
+    "right": "#d1495b",
+}
+NAMES = {"qrdqn": "QR-DQN", "dltv": "DLTV", "p_dltv": "p-DLTV", "pqr": "PQR", "dqn": "DQN"}
+
+plt.rcParams.update(
+    {
+        "figure.dpi": 110,
+        "savefig.dpi": 160,
+        "savefig.bbox": "tight",
+        "font.size": 10,
+        "axes.titlesize": 11,
+        "axes.titleweight": "bold",
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "grid.color": "#e5e7eb",
+        "grid.linewidth": 0.7,
+        "axes.axisbelow": True,
+        "legend.frameon": False,
+        "svg.hashsalt": "tremble",
+        "svg.fonttype": "none",
+    }
+)
+
+
+def new(rows: int = 1, columns: int = 1, width: float = 6.0, height: float = 4.0, **options: Any) -> tuple[Any, Any]:
+    """A figure and its axes."""
+    return plt.subplots(rows, columns, figsize=(width, height), layout="constrained", **options)
+
+
+def save(figure: Any, path: Path) -> None:
+    """Write ``path.png`` and ``path.svg`` and close the figure."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # No dates inside: equal data give equal files.
+    figure.savefig(path.with_suffix(".png"), metadata={"Software": None})
+    figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
+    plt.close(figure)
+
+
+def thousands(axis: Any) -> None:
+    """Tick labels like 5k, 10k."""
+    axis.set_major_formatter(lambda value, _: f"{value / 1000:g}k" if value else "0")

@@ -1,0 +1,24 @@
+"""Markdown and CSV."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+
+def markdown(header: Sequence[str], rows: Iterable[Sequence[Any]], numeric_from: int = 1) -> str:
+    """A markdown table, columns from ``numeric_from`` on aligned right."""
+    align = ["---" if i < numeric_from else "---:" for i in range(len(header))]
+    lines = [header, align, *rows]
+    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines) + "\n"
+
+
+def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Raw data for other programs."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(rows)

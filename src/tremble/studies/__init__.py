@@ -1,0 +1,26 @@
+"""One file per figure or table of the paper: settings as data, then analysis."""
+
+from __future__ import annotations
+
+from tremble.studies import (
+    nchain_counts,
+    nchain_readings,
+    nchain_returns,
+    nchain_sensitivity,
+    nchain_variance,
+)
+from tremble.studies.runner import Study
+
+STUDIES: dict[str, Study] = {
+    study.name: study
+    for study in (
+        nchain_returns.STUDY,
+        nchain_counts.STUDY,
+        nchain_sensitivity.STUDY,
+        nchain_variance.STUDY,
+        nchain_readings.STUDY,
+    )
+}
+"""Studies by name."""
+
+__all__ = ["STUDIES", "Study"]

@@ -1,0 +1,216 @@
+"""Runs behind a study: which ones, whether they exist already, and training those that do not."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from tremble.envs.chain import LEFT, RIGHT, NChain
+from tremble.training import checkpoint
+from tremble.training.pool import Task, run_tasks
+from tremble.training.run import RunSpec
+
+NUMERICS = 1
+"""Raise when a change of the code changes the numbers of a run, so that stored runs are made again."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One setting of a study, to be run with several seeds."""
+
+    label: str
+    agent: str
+    agent_options: dict[str, Any] = field(default_factory=dict)
+    env_options: dict[str, Any] = field(default_factory=dict)
+
+    def spec(self, seed: int, steps: int) -> RunSpec:
+        """The run with one seed."""
+        return RunSpec(self.agent, "nchain", steps, seed, "nchain", self.agent_options, self.env_options)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user may say about a study."""
+
+    out: Path
+    store: Path
+    seeds: int
+    steps: int
+    quick: bool = False
+    budget_minutes: float | None = None
+    jobs: int | None = None
+    report_only: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What studies read off one run."""
+
+    seed: int
+    steps: np.ndarray
+    """When records were made."""
+    optimal: np.ndarray
+    """Optimal actions taken until then."""
+    left: np.ndarray
+    """`left` taken until then."""
+    atoms: np.ndarray
+    """[records, actions, quantiles] at the start state."""
+    scores: np.ndarray
+    """[records, actions]: what the criterion made of them."""
+    w2_left: float
+    """Final W2 between the learned return of (s2, left) and the truth."""
+    env: NChain
+    gamma: float
+
+    @property
+    def count(self) -> int:
+        """Optimal actions over the whole run."""
+        return int(self.optimal[-1])
+
+    @property
+    def left_count(self) -> int:
+        """`left` over the whole run."""
+        return int(self.left[-1])
+
+
+Results = dict[str, list[Outcome]]
+"""Finished runs by the label of their cell, in order of seeds."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """A figure or table of the paper: settings as data, and an analysis apart from them."""
+
+    name: str
+    about: str
+    cells: Callable[[Options], list[Cell]]
+    analyse: Callable[[Results, Options], str]
+    """Writes figures and data below ``options.out`` and returns the report in markdown."""
+    seeds: int = 10
+    quick_seeds: int = 2
+    steps: int = 20_000
+    quick_steps: int = 3_000
+
+
+def stored(store: Path, spec: RunSpec) -> Path:
+    """Where a run's result lives. Equal settings share a place, so studies share runs."""
+    settings = spec.describe()
+    settings.pop("seed")
+    text = json.dumps([NUMERICS, settings], sort_keys=True)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return store / f"{spec.agent}-{digest}" / f"seed-{spec.seed:04d}.safetensors"
+
+
+def collect(study: Study, options: Options, console: Console) -> Results:
+    """Train what is missing and load what there is. Seeds go round all cells before the next seed starts."""
+    cells = study.cells(options)
+    labels = [cell.label for cell in cells]
+    assert len(set(labels)) == len(labels), "labels of a study must differ"
+    places = {
+        (cell.label, seed): (spec := cell.spec(seed, options.steps), stored(options.store, spec))
+        for seed in range(options.seeds)
+        for cell in cells
+    }
+    missing: dict[Path, Task] = {}
+    for spec, path in places.values():
+        if not path.exists():
+            missing.setdefault(path, Task(spec, path))
+    if missing and not options.report_only:
+        train_missing(study.name, list(missing.values()), len(places), options, console)
+    results: Results = {label: [] for label in labels}
+    for (label, seed), (spec, path) in places.items():
+        if path.exists():
+            results[label].append(load_outcome(path, seed, spec))
+    return results
+
+
+def train_missing(name: str, tasks: Sequence[Task], total: int, options: Options, console: Console) -> None:
+    """Train runs in parallel under a progress bar."""
+    console.print(f"[bold]{name}[/]: {total} runs, {total - len(tasks)} already there, {len(tasks)} to train")
+    options.store.mkdir(parents=True, exist_ok=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[speed]}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=False) as progress:
+        steps = sum(task.spec.steps for task in tasks)
+        bar = progress.add_task("steps", total=steps, speed="compiling")
+        done = dict.fromkeys(range(len(tasks)), 0)
+        begin = time.monotonic()
+
+        def on_step(number: int, step: int) -> None:
+            done[number] = step
+            made = sum(done.values())
+            spec = tasks[number].spec
+            speed = made / max(time.monotonic() - begin, 1e-9)
+            progress.update(bar, completed=made, speed=f"{speed:,.0f} steps/s  {spec.agent} seed {spec.seed}")
+
+        budget = None if options.budget_minutes is None else 60 * options.budget_minutes
+        finished = run_tasks(
+            tasks, jobs=options.jobs, budget_seconds=budget, on_step=on_step, log=options.store / "workers.log"
+        )
+    if finished < len(tasks):
+        console.print(
+            f"[yellow]stopped at the budget of {options.budget_minutes:g} minutes with {len(tasks) - finished} runs "
+            "to go; the report says how many seeds each cell has. Repeat the command to go on.[/]"
+        )
+
+
+def load_outcome(path: Path, seed: int, spec: RunSpec) -> Outcome:
+    """Read a stored run."""
+    log, snapshots = checkpoint.load_group(path, "log"), checkpoint.load_group(path, "snapshots")
+    rows = checkpoint.read_meta(path)["rows"]
+    steps = np.array([int(row["step"]) for row in rows])
+    agent, env = spec.build()
+    assert isinstance(env, NChain)
+    gamma = float(agent.gamma)
+    truth = env.committed_return(env.start, LEFT, gamma)
+    return Outcome(
+        seed,
+        steps,
+        np.cumsum(log["optimal"], dtype=np.int64)[steps - 1],
+        np.cumsum(log["action"] == LEFT, dtype=np.int64)[steps - 1],
+        snapshots["atoms"],
+        snapshots["scores"],
+        truth.w2(snapshots["atoms"][-1, LEFT]),
+        env,
+        gamma,
+    )
+
+
+def slug(text: str) -> str:
+    """A label as a file name."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
+def run_study(study: Study, options: Options, console: Console) -> Path:
+    """Train, analyse, and write the report; returns its path."""
+    options.out.mkdir(parents=True, exist_ok=True)
+    results = collect(study, options, console)
+    empty = [label for label, outcomes in results.items() if not outcomes]
+    if empty:
+        raise checkpoint.CheckpointError(
+            f"no finished runs for {', '.join(empty[:3])}{' …' if len(empty) > 3 else ''}: "
+            "give the study more time (--budget-minutes) or run it without --report-only"
+        )
+    report = options.out / "report.md"
+    checkpoint.write_text(report, study.analyse(results, options))
+    return report
+
+
+__all__ = ["LEFT", "RIGHT", "Cell", "Options", "Outcome", "Results", "Study", "collect", "run_study", "stored"]

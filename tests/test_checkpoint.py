@@ -1,0 +1,92 @@
+"""Files: exact round trips, hostile and damaged ones refused with a reason, nothing executed."""
+
+import json
+import pickle
+import struct
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from tremble.training import checkpoint
+from tremble.training.checkpoint import CheckpointError
+
+TREE = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": (np.array(True), np.array(-3, np.int32))}
+
+
+def test_round_trip_is_exact(tmp_path):
+    path = tmp_path / "x.safetensors"
+    checkpoint.save(path, {"tree": TREE}, {"step": 3})
+    loaded = checkpoint.load(path, {"tree": TREE})["tree"]
+    np.testing.assert_array_equal(loaded["a"], TREE["a"])
+    assert loaded["b"][0].dtype == np.bool_ and loaded["b"][1] == -3
+    assert checkpoint.read_meta(path) == {"step": 3}
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["x.safetensors"], "no temporary files stay behind"
+
+
+def test_groups_of_later_versions_are_ignored(tmp_path):
+    path = tmp_path / "x.safetensors"
+    checkpoint.save(path, {"tree": TREE, "priorities": {"sum": np.ones(4)}}, {})
+    assert set(checkpoint.load(path, {"tree": TREE})) == {"tree"}
+    assert set(checkpoint.load_group(path, "priorities")) == {"sum"}
+
+
+@pytest.mark.parametrize("cut", [0, 4, 20, -1])
+def test_damaged_files_are_reported(tmp_path, cut):
+    path = tmp_path / "x.safetensors"
+    checkpoint.save(path, {"tree": TREE}, {})
+    path.write_bytes(path.read_bytes()[:cut])
+    with pytest.raises(CheckpointError, match=r"x\.safetensors is damaged"):
+        checkpoint.load(path, {"tree": TREE})
+
+
+def test_a_pickle_is_not_loaded(tmp_path):
+    class Bomb:
+        def __reduce__(self):
+            return (open, (str(tmp_path / "owned"), "w"))
+
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(pickle.dumps(Bomb()))
+    with pytest.raises(CheckpointError, match="damaged or not a tremble file"):
+        checkpoint.read_meta(path)
+    assert not (tmp_path / "owned").exists()
+
+
+def test_a_header_that_claims_too_much_is_refused(tmp_path):
+    path = tmp_path / "x.safetensors"
+    header = json.dumps({"tree/a": {"dtype": "F32", "shape": [2**40], "data_offsets": [0, 2**42]}}).encode()
+    path.write_bytes(struct.pack("<Q", len(header)) + header)
+    with pytest.raises(CheckpointError):
+        checkpoint.load(path, {"tree": TREE})
+
+
+def test_foreign_newer_and_mismatched_files(tmp_path):
+    foreign = tmp_path / "foreign.safetensors"
+    save_file({"w": np.ones(3)}, foreign)
+    with pytest.raises(CheckpointError, match="not one of tremble's"):
+        checkpoint.read_meta(foreign)
+    newer = tmp_path / "newer.safetensors"
+    save_file({"w": np.ones(3)}, newer, metadata={"tremble_format": "99", "meta": "{}"})
+    with pytest.raises(CheckpointError, match="upgrade tremble"):
+        checkpoint.read_meta(newer)
+    path = tmp_path / "x.safetensors"
+    checkpoint.save(path, {"tree": TREE}, {})
+    with pytest.raises(CheckpointError, match="tree/a is float32"):
+        checkpoint.load(path, {"tree": {**TREE, "a": np.ones((3, 3), np.float32)}})
+    with pytest.raises(CheckpointError, match="has no tree/c"):
+        checkpoint.load(path, {"tree": {"c": np.ones(1)}})
+
+
+def test_a_failed_write_keeps_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "x.safetensors"
+    checkpoint.save(path, {"tree": TREE}, {"step": 1})
+    before = path.read_bytes()
+
+    def full(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "save_file", full)
+    with pytest.raises(CheckpointError, match=r"No space left.*untouched"):
+        checkpoint.save(path, {"tree": TREE}, {"step": 2})
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["x.safetensors"]

@@ -1,0 +1,391 @@
+"""The algebra of weighted atoms, against NumPy, SciPy and arithmetic done by hand.
+
+Properties run in float64, so that a tolerance is about the formula and not about rounding. Masses are drawn as whole
+numbers: a distribution can then be expanded into equally heavy atoms, which gives exact oracles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tremble.dist import ReturnDist
+
+TOLERANCE = {"rtol": 1e-9, "atol": 1e-9}
+SIZES = (1, 4, 5)
+
+
+@dataclass(frozen=True)
+class Law:
+    """Atoms with whole-number masses."""
+
+    atoms: np.ndarray
+    masses: np.ndarray
+    equal: bool
+
+    @property
+    def weights(self) -> np.ndarray:
+        return self.masses / self.masses.sum()
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, np.ndarray | None]:
+        """What a `ReturnDist` is built from."""
+        return self.atoms, None if self.equal else self.weights
+
+    def expanded(self, times: int = 1) -> np.ndarray:
+        """Sorted, each atom as often as its mass says: all of the same weight."""
+        return np.sort(np.repeat(self.atoms, self.masses * times))
+
+
+@st.composite
+def laws(draw: st.DrawFn, sizes: tuple[int, ...] = SIZES, equal: bool | None = None) -> Law:
+    """Atoms in eighths (so that some coincide), in any order, masses 0 to 6 or all equal."""
+    n = draw(st.sampled_from(sizes))
+    atoms = np.array(draw(st.lists(st.integers(-80, 80), min_size=n, max_size=n)), float) / 8
+    if equal or (equal is None and draw(st.booleans())):
+        return Law(atoms, np.ones(n, int), True)
+    masses = draw(st.lists(st.integers(0, 6), min_size=n, max_size=n).filter(lambda m: sum(m) > 0))
+    return Law(atoms, np.array(masses), False)
+
+
+def compiled(f: Callable[..., Any]) -> Callable[..., Any]:
+    """``f(dist, ...)`` as a compiled function of a law: one operation at a time would be compiled for every size."""
+    run = jax.jit(lambda arrays, *rest: f(ReturnDist(*arrays), *rest))
+    return lambda law, *rest: run(law.arrays, *rest)
+
+
+@pytest.fixture(autouse=True)
+def float64():
+    with jax.enable_x64(True):
+        yield
+
+
+moments = compiled(lambda d: (d.mean(), d.variance(), d.std(), d.min(), d.max()))
+quantile = compiled(lambda d, level: d.quantile(level))
+cdf = compiled(lambda d, x: d.cdf(x))
+in_order = compiled(lambda d: (d.sorted(), d.ordered("sorted"), d.ordered("index"), d.cumulative(), d.levels))
+cvar = compiled(lambda d, eta: d.cvar(eta))
+identity_distortion = compiled(
+    lambda d: (d.mean(), d.distorted_mean(lambda u: u, "index"), d.distorted_mean(lambda u: u, "sorted"))
+)
+squared_distortion = compiled(lambda d: d.distorted_mean(lambda u: u**2))
+upper_variance = compiled(lambda d: d.upper_variance("sorted"))
+
+
+@given(law=laws())
+def test_moments_and_range(law: Law):
+    mean, variance, std, low, high = moments(law)
+    every = law.expanded()
+    np.testing.assert_allclose(mean, every.mean(), **TOLERANCE)
+    np.testing.assert_allclose(variance, every.var(), **TOLERANCE)
+    # The root magnifies the rounding of a variance that is zero.
+    np.testing.assert_allclose(std, every.std(), rtol=1e-9, atol=1e-6)
+    assert (low, high) == (every.min(), every.max())
+
+
+@given(law=laws(), level=st.integers(1, 97))
+def test_quantile_is_the_smallest_atom_that_reaches_the_level(law: Law, level: int):
+    # Levels in 97ths meet a step of the CDF (a fraction over at most 30) exactly or miss it by more than 3e-4.
+    every = law.expanded()
+    assert quantile(law, level / 97) == every[int(np.ceil(level * len(every) / 97)) - 1]
+
+
+@given(law=laws(), step=st.integers(1, 30))
+def test_quantile_at_the_steps_of_the_cdf(law: Law, step: int):
+    every = law.expanded()
+    k = min(step, len(every))
+    assert quantile(law, k / len(every)) == every[k - 1]
+
+
+@given(law=laws(), x=st.integers(-85, 85))
+def test_cdf(law: Law, x: int):
+    np.testing.assert_allclose(cdf(law, x / 8), (law.expanded() <= x / 8).mean(), **TOLERANCE)
+
+
+@given(law=laws())
+def test_order_and_levels(law: Law):
+    dist, by_value, by_index, cumulative, levels = in_order(law)
+    np.testing.assert_array_equal(dist.atoms, np.sort(law.atoms))
+    np.testing.assert_array_equal(by_value.atoms, np.sort(law.atoms))
+    np.testing.assert_array_equal(by_index.atoms, law.atoms)
+    for x in law.atoms:
+        mass = np.asarray(dist.weights)[np.asarray(dist.atoms) == x].sum()
+        np.testing.assert_allclose(mass, law.weights[law.atoms == x].sum(), **TOLERANCE)
+    np.testing.assert_allclose(dist.levels, np.cumsum(dist.weights) - np.asarray(dist.weights) / 2, **TOLERANCE)
+    np.testing.assert_allclose(levels, np.cumsum(law.weights) - law.weights / 2, **TOLERANCE)
+    np.testing.assert_allclose(cumulative, np.cumsum(law.weights), **TOLERANCE)
+    assert cumulative[-1] == 1.0
+
+
+affine = compiled(lambda d, shift, scale: d.affine(shift, scale))
+
+
+@given(law=laws(), shift=st.floats(-50, 50), scale=st.floats(-3, 3))
+def test_affine_is_the_law_of_shift_plus_scale_z(law: Law, shift: float, scale: float):
+    moved = affine(law, shift, scale)
+    np.testing.assert_allclose(moved.atoms, shift + scale * law.atoms, **TOLERANCE)
+    np.testing.assert_allclose(moved.weights, law.weights, **TOLERANCE)
+    assert moved.equal_mass == law.equal
+
+
+@given(law=laws(), eta=st.floats(0.01, 1.0))
+def test_cvar_is_the_mean_of_the_worst_share(law: Law, eta: float):
+    # Walk up the sorted atoms and take mass until the share is full.
+    left, total = eta, 0.0
+    every = law.expanded()
+    for x in every:
+        taken = min(left, 1 / len(every))
+        total += taken * x
+        left -= taken
+    np.testing.assert_allclose(cvar(law, eta), total / eta, rtol=1e-7, atol=1e-9)
+
+
+@given(law=laws())
+def test_identity_distortion_is_the_mean(law: Law):
+    mean, by_index, by_value = identity_distortion(law)
+    np.testing.assert_allclose(by_index, mean, **TOLERANCE)
+    np.testing.assert_allclose(by_value, mean, **TOLERANCE)
+
+
+@given(law=laws())
+def test_a_convex_distortion_looks_at_the_top(law: Law):
+    # h(u) = u^2 is the mean of the larger of two independent draws.
+    every = law.expanded()
+    larger = np.maximum(every[:, None], every[None, :]).mean()
+    np.testing.assert_allclose(squared_distortion(law), larger, **TOLERANCE)
+
+
+def test_distortion_by_index_does_not_sort():
+    # h(u) = u^2 on four atoms gives them the weights 1/16, 3/16, 5/16, 7/16, here in output order.
+    dist = ReturnDist(jnp.array([8.0, 0.0, 16.0, -16.0]))
+    assert dist.distorted_mean(lambda u: u**2, "index") == (8 * 1 + 0 * 3 + 16 * 5 - 16 * 7) / 16
+    assert dist.distorted_mean(lambda u: u**2, "sorted") == (-16 * 1 + 0 * 3 + 8 * 5 + 16 * 7) / 16
+
+
+@jax.jit
+def distances(first: Any, second: Any) -> tuple[jax.Array, ...]:
+    one, two = ReturnDist(*first), ReturnDist(*second)
+    return one.wasserstein(two, p=1.0), one.wasserstein(two), two.wasserstein(one), one.wasserstein(one)
+
+
+@given(first=laws((5,)), second=laws((4,)))
+def test_wasserstein(first: Law, second: Law):
+    w1, w2, swapped, itself = distances(first.arrays, second.arrays)
+    expected = scipy.stats.wasserstein_distance(first.atoms, second.atoms, first.weights, second.weights)
+    np.testing.assert_allclose(w1, expected, **TOLERANCE)
+    # Expanded to a common number of equal atoms, the distance couples the k-th with the k-th. Levels that coincide only
+    # up to 1e-16 leave slivers of that width, whose root shows when the distance is zero.
+    gap = np.abs(first.expanded(int(second.masses.sum())) - second.expanded(int(first.masses.sum())))
+    np.testing.assert_allclose(w2, (gap**2).mean() ** (1 / 2), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(swapped, w2, rtol=1e-9, atol=1e-6)
+    assert itself == 0
+
+
+def test_wasserstein_by_hand():
+    # Q1 = 0 on all levels; Q2 = -3 on [0, 1/4], 1 on [1/4, 1]: W1 = 3/4 + 3/4, W2^2 = 9/4 + 3/4.
+    one, two = ReturnDist(jnp.array([0.0])), ReturnDist(jnp.array([1.0, -3.0]), jnp.array([0.75, 0.25]))
+    assert one.wasserstein(two, p=1.0) == 1.5
+    np.testing.assert_allclose(one.wasserstein(two), np.sqrt(3.0), rtol=1e-12)
+    # W3^3 = 27/4 + 3/4
+    np.testing.assert_allclose(one.wasserstein(two, p=3.0), 7.5 ** (1 / 3), rtol=1e-12)
+
+
+def test_wasserstein_broadcasts_over_leading_axes():
+    many = ReturnDist(jnp.array([[0.0, 2.0], [1.0, 3.0], [5.0, 5.0]]))
+    np.testing.assert_allclose(many.wasserstein(ReturnDist(jnp.array([0.0, 2.0])), p=1.0), [0, 1, 4], **TOLERANCE)
+
+
+def test_upper_variance_of_four_atoms_by_hand():
+    dist = ReturnDist(jnp.array([0.0, 1.0, 3.0, 7.0]))
+    # 1/(2 * 4) * [(1-1)^2 + (3-1)^2 + (7-1)^2] = 40/8
+    assert dist.upper_variance() == 5.0
+    # 1/(2 * 4) * [(3-3)^2 + (7-3)^2] = 16/8
+    assert dist.upper_variance(median="upper") == 2.0
+    # By output index the second of (7, 0, 1, 3) is the median: [(0-0)^2 + (1-0)^2 + (3-0)^2] / 8
+    shuffled = ReturnDist(jnp.array([7.0, 0.0, 1.0, 3.0]))
+    assert shuffled.upper_variance("index") == 1.25
+    assert shuffled.upper_variance("sorted") == 5.0
+
+
+def test_upper_variance_takes_the_true_median_of_an_odd_number():
+    # 1/(2 * 5) * [(3-3)^2 + (7-3)^2 + (8-3)^2] = 41/10, whichever of the two conventions is asked for.
+    dist = ReturnDist(jnp.array([0.0, 1.0, 3.0, 7.0, 8.0]))
+    np.testing.assert_allclose([dist.upper_variance(median=m) for m in ("lower", "upper")], [4.1, 4.1], rtol=1e-12)
+    assert ReturnDist(jnp.array([4.0])).upper_variance() == 0
+
+
+@given(law=laws())
+def test_upper_variance_is_half_the_integral_over_the_upper_half(law: Law):
+    # 1/2 * int_{1/2}^1 (Q(u) - Q(1/2))^2 du, exact on midpoints because the expansion has an even number of cells.
+    every = law.expanded(2)
+    half = len(every) // 2
+    expected = 0.5 * ((every[half:] - every[half - 1]) ** 2).sum() / len(every)
+    np.testing.assert_allclose(upper_variance(law), expected, **TOLERANCE)
+
+
+every_number = compiled(
+    lambda d: {
+        "mean": d.mean(),
+        "variance": d.variance(),
+        "levels": d.levels,
+        "cumulative": d.cumulative(),
+        "sorted": d.sorted().atoms,
+        "cdf": d.cdf(0.0),
+        "quantile": d.quantile(0.3),
+        "cvar": d.cvar(0.35),
+        "distorted": d.distorted_mean(jnp.sqrt, "index"),
+        "lower": d.upper_variance("index", "lower"),
+        "upper": d.upper_variance("index", "upper"),
+        "sorted upper": d.upper_variance("sorted", "upper"),
+        "crossing": d.crossing_rate(),
+    }
+)
+
+
+@given(law=laws(equal=True))
+def test_equal_weights_written_out_change_nothing(law: Law):
+    short, long = every_number(law), every_number(Law(law.atoms, law.masses, False))
+    for name, value in short.items():
+        np.testing.assert_allclose(long[name], value, **TOLERANCE, err_msg=name)
+
+
+def test_crossing_rate_by_hand():
+    # Neighbours out of order: 1 of 3; none; all of 3. Equal ones are in order.
+    dist = ReturnDist(jnp.array([[1.0, 3.0, 2.0, 2.0], [1.0, 1.0, 2.0, 3.0], [4.0, 3.0, 2.0, 1.0]]))
+    np.testing.assert_allclose(dist.crossing_rate(), [1 / 3, 0, 1], **TOLERANCE)
+    assert ReturnDist(jnp.array([1.0])).crossing_rate() == 0
+
+
+def test_atoms_without_mass_do_not_count():
+    dist = ReturnDist(jnp.array([-9.0, 1.0, 2.0, 99.0]), jnp.array([0.0, 0.5, 0.5, 0.0]))
+    assert (dist.min(), dist.max(), dist.mean(), dist.quantile(1.0), dist.cvar(0.1)) == (1, 2, 1.5, 2, 1)
+
+
+def test_indexing_selects_one_action():
+    atoms = jnp.array([[1.0, 2.0], [3.0, 5.0], [8.0, 0.0]])
+    weights = jnp.array([[0.5, 0.5], [0.25, 0.75], [1.0, 0.0]])
+    picked = ReturnDist(atoms, weights)[1]
+    assert picked.atoms.tolist() == [3, 5]
+    assert picked.weights.tolist() == [0.25, 0.75]
+    assert picked.levels.tolist() == [0.125, 0.625]
+    assert jax.jit(lambda d, a: d[a].mean())(ReturnDist(atoms, weights), 2) == 8
+    with pytest.raises(IndexError, match="reaches into the atoms"):
+        picked[0]
+
+
+def test_levels_and_thresholds_broadcast_against_leading_axes():
+    single = ReturnDist(jnp.array([1.0, 2.0, 3.0, 4.0]))
+    assert single.quantile(jnp.array([0.25, 0.26, 1.0])).tolist() == [1, 2, 4]
+    assert single.cdf(jnp.array([0.0, 2.0, 9.0])).tolist() == [0, 0.5, 1]
+    pair = ReturnDist(jnp.array([[1.0, 2.0], [30.0, 10.0]]))
+    assert pair.quantile(0.5).tolist() == [1, 10]
+    assert pair.quantile(jnp.array([1.0, 0.5])).tolist() == [2, 10]
+    assert pair.cdf(jnp.array([1.0, 30.0])).tolist() == [0.5, 1]
+
+
+def test_affine_of_one_distribution_by_many_rewards():
+    dist = ReturnDist(jnp.array([4.0, 0.0]), jnp.array([0.25, 0.75]))
+    moved = dist.affine(jnp.array([1.0, 2.0, 3.0]), jnp.array([0.0, 1.0, 0.5]))
+    assert moved.atoms.tolist() == [[1, 1], [6, 2], [5, 3]]
+    assert moved.weights.shape == moved.levels.shape == (3, 2)
+    assert moved.quantile(0.5).tolist() == [1, 2, 3]
+    assert moved.sample(jax.random.key(0), 7).shape == (7, 3)
+
+
+def test_samples_follow_the_weights():
+    weights = np.array([[0.5, 0.0, 0.2, 0.3], [0.1, 0.6, 0.3, 0.0]])
+    dist = ReturnDist(jnp.array([[3.0, 5.0, 1.0, 2.0], [30.0, 50.0, 10.0, 20.0]]), jnp.asarray(weights))
+    draws = np.asarray(dist.sample(jax.random.key(1), 20_000))
+    assert draws.shape == (20_000, 2)
+    for column in range(2):
+        atoms = np.asarray(dist.atoms[column])
+        counts = (draws[:, column, None] == atoms).sum(0)
+        assert counts.sum() == 20_000
+        assert counts[weights[column] == 0].sum() == 0
+        some = weights[column] > 0
+        assert scipy.stats.chisquare(counts[some], 20_000 * weights[column][some]).pvalue > 1e-5
+    joint = np.histogram2d(draws[:, 0], draws[:, 1], bins=[[0, 1.5, 2.5, 4], [0, 15, 40, 60]])[0]
+    assert scipy.stats.chi2_contingency(joint).pvalue > 1e-5
+
+
+def test_bad_input_is_refused():
+    with pytest.raises(ValueError, match="scalar"):
+        ReturnDist(1.0)
+    with pytest.raises(ValueError, match="at least one atom"):
+        ReturnDist(jnp.zeros((3, 0)))
+    with pytest.raises(ValueError, match="sum to 1"):
+        ReturnDist(jnp.zeros(2), jnp.array([0.5, 0.6]))
+    with pytest.raises(ValueError, match="non-negative"):
+        ReturnDist(jnp.zeros(2), jnp.array([1.5, -0.5]))
+    with pytest.raises(ValueError, match="sum to 1"):
+        ReturnDist(jnp.zeros((2, 2)), jnp.array([[0.5, 0.5], [0.5, 0.4]]))
+    with pytest.raises(ValueError, match=r"[Ii]ncompatible"):
+        ReturnDist(jnp.zeros(3), jnp.array([0.5, 0.5]))
+    for eta in (0.0, -0.1, 1.5):
+        with pytest.raises(ValueError, match="eta"):
+            ReturnDist(jnp.zeros(2)).cvar(eta)
+
+
+def test_whole_numbers_become_floats():
+    dist = ReturnDist(jnp.array([1, 2]))
+    assert dist.equal_mass
+    assert jnp.issubdtype(dist.atoms.dtype, jnp.floating)
+    assert dist.mean() == 1.5
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_leading_axes_are_what_vmap_makes_of_them(weighted: bool):
+    generator = np.random.default_rng(0)
+    atoms = generator.normal(size=(3, 6))
+    weights = generator.dirichlet(np.ones(6), 3) if weighted else None
+    other = jnp.asarray(generator.normal(size=4))
+
+    def numbers(atoms: jax.Array, weights: jax.Array | None) -> tuple[jax.Array, ...]:
+        dist = ReturnDist(atoms, weights)
+        return (
+            dist.mean(),
+            dist.variance(),
+            dist.std(),
+            dist.min(),
+            dist.max(),
+            dist.crossing_rate(),
+            dist.cdf(0.1),
+            dist.quantile(0.37),
+            dist.cvar(0.4),
+            dist.distorted_mean(jnp.sqrt, "index"),
+            dist.upper_variance("sorted"),
+            dist.affine(1.0, 0.5).sorted().atoms[..., 0],
+            dist.wasserstein(ReturnDist(other)),
+        )
+
+    @jax.jit
+    def draws(atoms: jax.Array, weights: jax.Array | None) -> jax.Array:
+        return ReturnDist(atoms, weights).sample(jax.random.key(0), 5)
+
+    weights = None if weights is None else jnp.asarray(weights)
+    together = jax.jit(numbers)(jnp.asarray(atoms), weights)
+    mapped = jax.jit(jax.vmap(numbers))(jnp.asarray(atoms), weights)
+    for one, other in zip(together, mapped, strict=True):
+        assert one.shape == (3,)
+        np.testing.assert_allclose(other, one, **TOLERANCE)
+    assert draws(jnp.asarray(atoms), weights).shape == (5, 3)
+
+
+def test_float32_stays_float32():
+    dist = ReturnDist(np.array([[0.1, 0.7, 0.3]], np.float32), np.array([0.2, 0.3, 0.5], np.float32))
+    for value in (dist.mean(), dist.variance(), dist.quantile(0.5), dist.cvar(0.5), dist.upper_variance("sorted")):
+        assert value.dtype == jnp.float32
+    # k/200 as a float32 is not k/200: the level must still find the k-th atom.
+    many = np.random.default_rng(0).normal(size=200).astype(np.float32)
+    levels = (np.arange(1, 201) / 200).astype(np.float32)
+    for dist in (ReturnDist(many), ReturnDist(many, np.full(200, 1 / 200, np.float32))):
+        np.testing.assert_array_equal(jax.jit(ReturnDist.quantile)(dist, levels), np.sort(many))

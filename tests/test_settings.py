@@ -1,0 +1,100 @@
+"""Settings by name, presets, and the paper's columns."""
+
+import csv
+from pathlib import Path
+
+import jax
+import pytest
+
+import tremble
+from tremble.criteria import CRITERIA
+from tremble.presets import COLUMNS, PRESETS, make
+from tremble.settings import SettingsError, describe, override, parse_assignments
+
+REFERENCES = Path(__file__).parents[1] / "references"
+
+
+@pytest.mark.parametrize("domain", COLUMNS)
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_shipped_preset_builds_and_predicts(name, domain):
+    agent = make(name, domain, widths=[8])
+    state = agent.init(jax.random.key(0), (5,), 6)
+    dist = agent.predict(state.params, jax.numpy.ones(5))
+    assert dist.atoms.shape == (6, 1 if name == "dqn" else COLUMNS[domain].n_quantiles)
+
+
+def test_columns_are_the_papers_table():
+    with (REFERENCES / "hyperparameters.csv").open() as file:
+        table = {row["name"]: row for row in csv.DictReader(file)}
+    renamed = {"epsilon_train_end": "epsilon_end"}
+    ours = {"n_step", "optimizer", "epsilon_test", "seeds"}  # the same for all agents, or not an agent's setting
+    compared = 0
+    for name, row in table.items():
+        if name in ours:
+            continue
+        for domain, column in COLUMNS.items():
+            assert float(row[domain]) == float(getattr(column, renamed.get(name, name))), (name, domain)
+            compared += 1
+    assert compared == 39
+
+
+def test_describe_and_override_round_trip():
+    agent = make("pqr")
+    flat = describe(agent)
+    assert flat["criterion.delta_0"] == 500.0 and flat["gamma"] == 0.9 and flat["network.widths"] == [64, 64]
+    changed = override(agent, {"delta_0": 7, "criterion.order": "sorted", "widths": [32], "double": True})
+    assert changed.criterion.delta_0 == 7.0 and changed.criterion.order == "sorted"
+    assert changed.network.widths == (32,) and changed.double is True
+    assert describe(agent) == flat, "the original is untouched"
+    assert describe(override(agent, flat)) == flat
+
+
+def test_quantiles_size_head_and_perturbation_together():
+    agent = make("pqr", n_quantiles=32)
+    assert agent.representation.n_quantiles == 32 and agent.criterion.n_bins == 32
+    assert make("pqr", batch_size=10).optimiser.adam_epsilon == 0.001
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"detla_0": 1}, "did you mean 'delta_0'"),
+        ({"hold": "epsiode"}, "did you mean 'episode'"),
+        ({"double": 3}, "true or false"),
+        ({"start_steps": 2.5}, "whole number"),
+        ({"gamma": "high"}, "must be a number"),
+        ({"kapa": 1}, "did you mean 'kappa'"),
+    ],
+)
+def test_wrong_settings_say_what_is_right(changes, message):
+    with pytest.raises(SettingsError, match=message):
+        make("pqr", **changes)
+
+
+def test_unknown_names_suggest_the_nearest():
+    with pytest.raises(SettingsError, match="did you mean 'qrdqn'"):
+        make("qrdqnn")
+    with pytest.raises(SettingsError, match="hyperparameters for 'pong'"):
+        make("pqr", "pong")
+    with pytest.raises(SettingsError, match="there is no setting 'delta_0'"):
+        make("qrdqn", delta_0=3)
+
+
+def test_assignments_from_the_command_line():
+    parsed = parse_assignments(["delta_0=1e2", "widths=128,64", "double=True", "hold=episode", "time_limit=None"])
+    assert parsed == {"delta_0": 100.0, "widths": [128, 64], "double": True, "hold": "episode", "time_limit": None}
+    with pytest.raises(SettingsError, match="name=value"):
+        parse_assignments(["delta_0"])
+
+
+def test_lists_of_names():
+    assert tremble.list_agents()[:5] == ["dqn", "qrdqn", "dltv", "p_dltv", "pqr"]
+    assert tremble.list_criteria() == ["mean", "dltv", "p_dltv", "pqr"] == list(CRITERIA)
+    assert tremble.list_envs() == ["nchain"]
+    assert len(tremble.list_studies()) == 5
+
+
+def test_only_criteria_explore_without_epsilon():
+    for name in PRESETS:
+        agent = make(name)
+        assert (agent.chooser.epsilon_start == 1.0) == (name in ("dqn", "qrdqn"))

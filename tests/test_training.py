@@ -1,0 +1,206 @@
+"""Compiled training: same seed same numbers, chunks do not matter, interruption does not matter, it learns."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+import tremble
+from tremble.settings import SettingsError
+from tremble.training import checkpoint, run
+from tremble.training.checkpoint import CheckpointError
+
+SMALL = {"n_quantiles": 16, "widths": [16, 16], "batch_size": 16, "start_steps": 100, "learning_rate": 1e-3}
+STEPS = 600
+
+
+def small_run(agent="pqr", seed=0, steps=STEPS, **options):
+    return tremble.train(agent, "nchain", steps=steps, seed=seed, record_every=200, **(SMALL | options))
+
+
+def same(a, b):
+    """Bit for bit: everything that happened, everything recorded, every parameter."""
+    for name in a.log:
+        np.testing.assert_array_equal(a.log[name], b.log[name], err_msg=name)
+    np.testing.assert_array_equal(a.snapshots["atoms"], b.snapshots["atoms"])
+    np.testing.assert_array_equal(a.snapshots["scores"], b.snapshots["scores"])
+    assert json.dumps(a.rows) == json.dumps(b.rows)
+    for x, y in zip(jax.tree.leaves(a.agent.params), jax.tree.leaves(b.agent.params), strict=True):
+        np.testing.assert_array_equal(x, y)
+    return True
+
+
+@pytest.fixture(scope="module")
+def base():
+    return small_run()
+
+
+def test_one_seed_repeats_bit_for_bit(base):
+    assert same(base, small_run())
+
+
+def test_seeds_differ(base):
+    other = small_run(seed=1)
+    assert not np.array_equal(base.log["action"], other.log["action"])
+    assert not np.array_equal(base.snapshots["atoms"], other.snapshots["atoms"])
+
+
+@pytest.mark.parametrize("chunk", [7, 50, 333])
+def test_chunk_length_does_not_change_results(base, chunk):
+    assert same(base, small_run(chunk=chunk))
+
+
+@pytest.mark.parametrize("agent", ["pqr", "p_dltv"])
+@pytest.mark.parametrize("stop_at", [100, 300, 450])
+def test_interrupted_and_continued_equals_uninterrupted(tmp_path, agent, stop_at):
+    def interrupt(step, row):
+        if step >= stop_at:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        small_run(agent, out=tmp_path, chunk=50, on_progress=interrupt)
+    saved = checkpoint.read_meta(tmp_path / "state.safetensors")["step"]
+    assert saved == stop_at, "whole chunks made before the interruption are kept"
+    steps = []
+    continued = small_run(agent, out=tmp_path, chunk=50, on_progress=lambda step, row: steps.append(step))
+    assert min(steps) > stop_at, "it went on instead of starting over"
+    assert same(continued, small_run(agent))
+
+
+def test_a_finished_run_is_not_trained_again(tmp_path):
+    first = small_run(out=tmp_path)
+    steps = []
+    again = small_run(out=tmp_path, on_progress=lambda step, row: steps.append(step))
+    assert steps == [] and same(first, again)
+
+
+def test_files_of_two_equal_runs_are_equal(tmp_path):
+    for name in ("a", "b"):
+        small_run(out=tmp_path / name)
+    for file in ("config.json", "metrics.jsonl", "weights.safetensors", "state.safetensors"):
+        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes(), file
+
+
+def test_other_settings_in_the_same_directory_are_refused(tmp_path):
+    small_run(out=tmp_path)
+    with pytest.raises(CheckpointError, match=r"different: agent_settings.criterion.delta_0"):
+        small_run(out=tmp_path, delta_0=3.0)
+
+
+def test_vectorised_runs_match_single_ones():
+    """The same transitions; parameters within float tolerance, because the arithmetic is batched differently."""
+    many = tremble.train_many(
+        "pqr", "nchain", steps=400, seeds=[0, 3], sweep={"delta_0": [500.0, 5.0]}, record_every=200, **SMALL
+    )
+    assert len(many) == 4
+    for r in many:
+        single = small_run(steps=400, seed=r.spec.seed, delta_0=r.spec.agent_options["delta_0"])
+        np.testing.assert_array_equal(r.log["action"][:100], single.log["action"][:100])
+        agree = (r.log["action"] == single.log["action"]).mean()
+        assert agree > 0.97, agree
+        np.testing.assert_allclose(r.snapshots["atoms"][0], single.snapshots["atoms"][0], rtol=1e-3, atol=1e-3)
+    assert len({tuple(r.log["action"]) for r in many}) == 4
+
+
+def test_static_settings_cannot_be_swept():
+    with pytest.raises(SettingsError, match="compile time"):
+        tremble.train_many("pqr", "nchain", steps=400, seeds=[0], sweep={"start_steps": [10, 20]})
+
+
+def test_metrics_are_a_table(base):
+    table = base.metrics
+    assert list(table["step"]) == [200, 400, 600]
+    assert list(table["updates"]) == [100, 300, 500]
+    for name in ("loss", "gradient_norm", "crossing_rate", "selection_changed", "xi_effective_share", "delta"):
+        assert np.isfinite(table[name]).all(), name
+    assert (table["delta"].diff().dropna() < 0).all()
+
+
+def test_episode_bookkeeping(base):
+    ended = base.log["done"] > 0
+    assert base.metrics["episodes"].iloc[-1] == ended.sum() > 10
+    starts = base.log["state_index"][1:][ended[:-1]]
+    assert (starts == 2).all(), "every episode starts in the middle"
+    assert (base.log["reward"][~ended] == 0).all() and (base.log["reward"][ended] > 3).all()
+    assert set(base.log["state_index"][ended]) <= {0, 4}
+
+
+def test_time_limits_truncate_and_still_bootstrap():
+    r = small_run(env_options={"time_limit": 4})
+    assert (r.log["done"] == 2).any()
+    state_steps = np.diff(np.flatnonzero(np.concatenate([[True], r.log["done"] > 0])))
+    assert state_steps.max() <= 4
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"hold": "episode"},
+        {"share_noise": True},
+        {"noise_per_sample": True},
+        {"draws_per_update": 3},
+        {"criterion_for": "behaviour"},
+        {"criterion_for": "target"},
+        {"double": True},
+        {"order": "sorted"},
+        {"t_unit": "updates"},
+        {"t_origin": "learning_start"},
+        {"alpha": "theory"},
+        {"update_interval": 3},
+        {"target_tau": 0.1},
+        {"kappa": 0.0},
+    ],
+    ids=lambda o: "-".join(f"{k}={v}" for k, v in o.items()),
+)
+def test_every_documented_option_changes_the_run_and_stays_finite(base, option):
+    r = small_run(**option)
+    assert np.isfinite(r.snapshots["atoms"]).all()
+    assert not np.array_equal(r.snapshots["atoms"], base.snapshots["atoms"])
+
+
+def test_distribution_of_the_trained_agent(base):
+    dist = base.agent.distribution([0, 0, 1, 0, 0])
+    assert isinstance(dist, tremble.ReturnDist) and dist.atoms.shape == (6, 16)
+    np.testing.assert_allclose(dist.atoms, base.snapshots["atoms"][-1], rtol=1e-5, atol=1e-5)
+    assert base.agent.act([0, 0, 1, 0, 0]) == int(np.argmax(dist.mean()))
+    with pytest.raises(ValueError, match="shape"):
+        base.agent.distribution([1.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: tremble.train("pqrr", "nchain", steps=10), "did you mean 'pqr'"),
+        (lambda: tremble.train("pqr", "nchian", steps=10), "did you mean 'nchain'"),
+        (lambda: tremble.train("pqr", "nchain", steps=0), "steps"),
+        (lambda: tremble.train("pqr", "nchain", steps=10, seed=-1), "seed"),
+        (lambda: tremble.train("pqr", "nchain", steps=10, env_options={"lenght": 7}), "did you mean 'length'"),
+        (lambda: tremble.train("pqr", "nchain", steps=10, env_options={"length": 4}), "odd"),
+    ],
+)
+def test_bad_input_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_losses_fall_and_the_value_is_learned():
+    """QR-DQN with enough exploration learns the true return distribution of both directions."""
+    r = tremble.train(
+        "qrdqn", "nchain", steps=6000, seed=0, record_every=1000, n_quantiles=32, widths=[32, 32], learning_rate=2e-3,
+        epsilon_end=1.0, start_steps=200,
+    )  # fmt: skip
+    env = tremble.envs.NChain()
+    dist = r.agent.distribution([0, 0, 1, 0, 0])
+    for action, tolerance in ((0, 0.35), (1, 1.2)):
+        truth = env.committed_return(2, action, 0.9)
+        assert abs(float(dist[action].mean()) - truth.mean()) < 0.35, action
+        assert truth.w2(dist.atoms[action]) < tolerance, action
+    losses = r.metrics["loss"]
+    assert losses.iloc[-1] < losses.iloc[0]
+
+
+def test_chunks_split_where_learning_starts():
+    agent, env = run.RunSpec("pqr", "nchain", 300, 0, "nchain", SMALL).build()
+    ends = [m.t for m in run.iterate(agent, env, 0, 300, record_every=250, chunk=120)]
+    assert ends == [100, 120, 240, 250, 300]
