@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,10 +23,14 @@ def clock(transitions: int = 1000, start: int = 0) -> Clock:
     return Clock(transitions, 0, 0, 0, start_transitions=start)
 
 
-def counts(choose, n_actions: int = 4, seed: int = 0) -> np.ndarray:
+@functools.cache
+def many_draws() -> ChoiceNoise:
+    return jax.jit(jax.vmap(lambda k: draw_choice(k, 4)))(jax.random.split(jax.random.key(0), DRAWS))
+
+
+def counts(choose: Callable[[ChoiceNoise], jax.Array]) -> np.ndarray:
     """How often each action is taken over many independent draws."""
-    noise = jax.vmap(lambda k: draw_choice(k, n_actions))(jax.random.split(jax.random.key(seed), DRAWS))
-    return np.bincount(jax.jit(jax.vmap(choose))(noise), minlength=n_actions)
+    return np.bincount(jax.jit(jax.vmap(choose))(many_draws()), minlength=4)
 
 
 def assert_uniform_over(taken: np.ndarray, actions: list[int]):

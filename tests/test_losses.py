@@ -21,8 +21,8 @@ SIZES = ((1, 1), (5, 3), (9, 8), (8, 13), (19, 1))
 VARIANTS = {
     "plain": lambda f: f,
     "jitted": jax.jit,
-    "vmapped": lambda f: lambda *a: jax.tree.map(
-        lambda x: x[1], jax.jit(jax.vmap(f))(*(jnp.stack([x - 1, x]) for x in a))
+    "vmapped": lambda f: (
+        lambda *a: jax.tree.map(lambda x: x[1], jax.jit(jax.vmap(f))(*(jnp.stack([x - 1, x]) for x in a)))
     ),
 }
 

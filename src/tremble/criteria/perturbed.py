@@ -6,6 +6,7 @@ of the quantiles, so it never leaves their range; at xi = 1 it is the mean.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Literal
 
 import equinox as eqx
@@ -23,6 +24,7 @@ def sample_dirichlet(key: PRNGKeyArray, n: int, beta: ArrayLike) -> Float[Array,
     return jax.nn.softmax(_log_gammas(key, n, jnp.asarray(beta, float)))
 
 
+@partial(jax.jit, static_argnames="n")  # or each call outside a compiled function would compile the loop again
 def _log_gammas(key: PRNGKeyArray, n: int, shape: Float[Array, ""]) -> Float[Array, "n"]:
     """Logarithms of n independent Gamma(shape) variables, any shape > 0.
 

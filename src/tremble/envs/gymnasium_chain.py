@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -22,7 +22,7 @@ class NChainEnv(gymnasium.Env[Observation, np.int64]):
     ``is_optimal``: whether that action counts as optimal where it was taken.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array", "ansi"], "render_fps": 4}
+    metadata = {"render_modes": ["rgb_array", "ansi"], "render_fps": 4}
 
     def __init__(self, render_mode: str | None = None, **options: Any):
         """Build the chain; an option that `NChain` does not have is an error."""
@@ -34,12 +34,14 @@ class NChainEnv(gymnasium.Env[Observation, np.int64]):
             raise ValueError(f"render_mode must be None, 'rgb_array' or 'ansi', got {render_mode!r}")
         # A default that is a float marks a number: whole ones are welcome too.
         numbers = {name for name, field in fields.items() if isinstance(field.default, float)}
-        self.chain = NChain(**{name: float(x) if name in numbers else x for name, x in options.items()})
+        chosen: dict[str, Any] = {name: float(x) if name in numbers else x for name, x in options.items()}
+        self.chain = NChain(**chosen)
         self.render_mode = render_mode
         self.observation_space = spaces.Box(0.0, 1.0, (self.chain.length,), np.float32)
         self.action_space = spaces.Discrete(N_ACTIONS)
         self._running = False
-        self._position, self._elapsed, self._paid = self.chain.start, 0, None
+        self._position, self._elapsed = self.chain.start, 0
+        self._paid: float | None = None
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

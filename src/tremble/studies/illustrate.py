@@ -6,7 +6,6 @@ Nothing is trained here; the library's criteria score two given distributions.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from tremble.report import figures, tables
@@ -27,7 +25,7 @@ def published(agent: str) -> int:
     return PAPER_COUNTS[agent][MAIN_PAIR]
 
 
-def verdict_rows(counts: dict[str, Any]) -> list[list[str]]:
+def verdict_rows(counts: dict[str, dict[int, int]]) -> list[list[str]]:
     """A row per claim: the paper's difference, ours with its interval, and the verdict."""
     rows = []
     for first, second in CLAIMS:
@@ -112,7 +110,7 @@ def analyse(results: Results, options: Options) -> str:
     """Figures, data and report."""
     write_data(results, options)
     draw(results, options)
-    counts = {agent: [o.count for o in results[agent]] for agent in AGENTS}
+    counts = {agent: {o.seed: o.count for o in results[agent]} for agent in AGENTS}
     header = ["difference", "paper", "ours [95 %]", "verdict"]
     return f"""# Total count of optimal actions on N-Chain
 
@@ -129,8 +127,9 @@ numbers, from its appendix table (4 seeds); its figure has 10 seeds and no numbe
 
 {tables.markdown(header, verdict_rows(counts))}
 *Reproduced*: the same sign as the paper, and our interval of the difference excludes 0. *Not reproduced*: it contains 0
-or has the other sign. *Inconclusive*: it contains 0, and its half-width exceeds the paper's difference. Intervals are
-Welch's t intervals at 95 %. The spread between single seeds is large and two-humped (an agent finds the left end early
+or has the other sign. *Inconclusive*: it contains 0, and its half-width exceeds the paper's difference. Differences are
+taken seed by seed (runs of one seed share initial parameters, random start steps and reward noise); intervals are
+Student's t at 95 %. The spread between single seeds is large and two-humped (an agent finds the left end early
 or very late), so means of 4 seeds, as published, move by thousands from one set of seeds to the next.
 
 Raw data: `counts.csv` (per seed), `curves.csv` (over time).

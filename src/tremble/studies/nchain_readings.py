@@ -11,10 +11,10 @@ from tremble.studies.nchain_settings import AGENTS, CONTROLS, READINGS, readings
 from tremble.studies.runner import Options, Results, Study
 
 
-def counts(results: Results, reading: str, agent: str) -> list[int]:
-    """Final counts under a reading. An agent a reading cannot matter to keeps its default runs."""
+def counts(results: Results, reading: str, agent: str) -> dict[int, int]:
+    """Final count by seed under a reading. An agent a reading cannot matter to keeps its default runs."""
     label = f"{reading} | {agent}"
-    return [o.count for o in results[label if label in results else f"default | {agent}"]]
+    return {o.seed: o.count for o in results[label if label in results else f"default | {agent}"]}
 
 
 def draw(results: Results, options: Options) -> None:
@@ -51,7 +51,13 @@ def analyse(results: Results, options: Options) -> str:
     seeds = sorted({len(outcomes) for outcomes in results.values()})
     have = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
     count_rows = [
-        [reading, *[mean_interval(counts(results, reading, a)).text() if a in agents else "as default" for a in AGENTS]]
+        [
+            reading,
+            *[
+                mean_interval([*counts(results, reading, a).values()]).text() if a in agents else "as default"
+                for a in AGENTS
+            ],
+        ]
         for reading, (_, _, agents) in READINGS.items()
     ]
     claim_rows = []
@@ -69,14 +75,14 @@ def analyse(results: Results, options: Options) -> str:
         claim_rows.append([name, f"{theirs:+,}", *tally, verdicts["default"]])
     control_rows = []
     for name in CONTROLS:
-        values = [o.count for o in results[f"control: {name} | qrdqn"]]
+        values = {o.seed: o.count for o in results[f"control: {name} | qrdqn"]}
         against = difference_interval(counts(results, "default", "pqr"), values)
-        control_rows.append([name, mean_interval(values).text(), against.text()])
+        control_rows.append([name, mean_interval([*values.values()]).text(), against.text()])
     control_rows.insert(
         0,
         [
             "the paper's: to 0.01 over 2.5k",
-            mean_interval(counts(results, "default", "qrdqn")).text(),
+            mean_interval([*counts(results, "default", "qrdqn").values()]).text(),
             difference_interval(counts(results, "default", "pqr"), counts(results, "default", "qrdqn")).text(),
         ],
     )

@@ -74,8 +74,8 @@ def analyse(results: Results, options: Options) -> str:
     pooled = []
     for first, second in CLAIMS:
         difference = difference_interval(
-            [c for pair in pairs for c in counts(results, first, pair)],
-            [c for pair in pairs for c in counts(results, second, pair)],
+            {(pair, o.seed): o.count for pair in pairs for o in results[f"{first} {pair}"]},
+            {(pair, o.seed): o.count for pair in pairs for o in results[f"{second} {pair}"]},
         )
         theirs = float(
             np.mean([PAPER_COUNTS[first][PAIRS.index(p)] - PAPER_COUNTS[second][PAIRS.index(p)] for p in pairs])

@@ -31,7 +31,7 @@ def save(path: Path, trees: Mapping[str, Any], meta: Mapping[str, Any]) -> None:
     arrays: dict[str, np.ndarray] = {}
     for group, tree in trees.items():
         for key, leaf in jax.tree_util.tree_leaves_with_path(tree):
-            arrays[f"{group}/{_name(key)}"] = np.ascontiguousarray(leaf)
+            arrays[f"{group}/{_name(key)}"] = np.asarray(leaf, order="C")
     header = {"tremble_format": str(FORMAT), "meta": json.dumps(meta)}
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

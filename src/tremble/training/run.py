@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -27,10 +28,12 @@ from tremble.replay import draw_sample
 from tremble.settings import SettingsError, describe, nearest, override
 from tremble.training import checkpoint, compiled
 from tremble.training.compiled import TrainState
+from tremble.training.interrupt import deferred_interrupt
 
 DEFAULT_CHUNK = 1000
 """Steps per compiled call. It changes how often progress shows, and nothing else."""
-SAVE_SECONDS = 15.0
+SAVE_SECONDS = float(os.environ.get("TREMBLE_SAVE_SECONDS", "15"))
+"""How often a run with a directory is saved."""
 
 
 @dataclass(frozen=True)
@@ -289,23 +292,22 @@ def train(
     built, built_env = spec.build()
     directory = Path(out) if out is not None else None
     start, record = (None, Record()) if directory is None else _continue(directory, spec, built, built_env)
-    state = start[1] if start else None
-    last_save = time.monotonic()
-    t = start[0] if start else 0
-    moments = iterate(built, built_env, seed, steps, record_every, chunk, start)
-    saved = True
+    t, state = start if start else (0, None)
+    last_save, saved = time.monotonic(), True
     try:
-        for moment in moments:
-            t, state, saved = moment.t, moment.state, False
-            record.add(moment)
-            if on_progress:
-                on_progress(t, record.rows[-1] if record.rows else {})
-            if directory is not None and time.monotonic() - last_save > SAVE_SECONDS:
-                _save(directory, spec, t, state, record)
-                last_save, saved = time.monotonic(), True
+        with deferred_interrupt() as interrupted:
+            for moment in iterate(built, built_env, seed, steps, record_every, chunk, start):
+                t, state, saved = moment.t, moment.state, False
+                record.add(moment)
+                if on_progress:
+                    on_progress(t, record.rows[-1] if record.rows else {})
+                if directory is not None and time.monotonic() - last_save > SAVE_SECONDS:
+                    _save(directory, spec, t, state, record)
+                    last_save, saved = time.monotonic(), True
+                if interrupted():
+                    raise KeyboardInterrupt
     finally:
-        # Also on Ctrl-C and on errors: whatever whole chunks were made are kept. Only a state that a chunk has not
-        # consumed can be written.
+        # Also on Ctrl-C and on errors: whole chunks are kept. A state that a chunk has begun to consume is gone.
         if directory is not None and state is not None and not saved and not _consumed(state):
             _save(directory, spec, t, state, record)
     assert state is not None

@@ -1,0 +1,77 @@
+"""Intervals against simulation and scipy; verdicts by their definition."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tremble.report.statistics import (
+    Interval,
+    density,
+    difference_interval,
+    mean_interval,
+    slope_interval,
+    verdict,
+)
+
+
+def test_mean_interval_is_students():
+    values = [3.0, 5.0, 4.5, 6.0]
+    low, high = stats.t.interval(0.95, 3, loc=np.mean(values), scale=stats.sem(values))
+    ours = mean_interval(values)
+    np.testing.assert_allclose([ours.low, ours.high], [low, high])
+    assert ours.n == 4 and ours.half_width == pytest.approx((high - low) / 2)
+
+
+def test_mean_interval_covers_as_often_as_it_says():
+    rng = np.random.default_rng(0)
+    hits = [not mean_interval(rng.normal(7.0, 2.0, 5)).excludes(7.0) for _ in range(4000)]
+    assert abs(np.mean(hits) - 0.95) < 4 * np.sqrt(0.95 * 0.05 / 4000)
+
+
+def test_one_seed_has_no_interval():
+    ours = mean_interval([4.0])
+    assert ours.low == -np.inf and not ours.excludes(1e9) and "one seed" in ours.text()
+
+
+def test_differences_are_taken_seed_by_seed():
+    first = {0: 10.0, 1: 110.0, 2: 1010.0, 7: 5.0}
+    second = {0: 9.0, 1: 108.0, 2: 1009.0, 8: 0.0}
+    ours = difference_interval(first, second)
+    assert ours.estimate == pytest.approx(4 / 3) and ours.n == 3
+    expected = mean_interval([1.0, 2.0, 1.0])
+    assert (ours.low, ours.high) == (expected.low, expected.high)
+
+
+def test_slope_matches_closed_form():
+    rng = np.random.default_rng(1)
+    x = np.repeat(np.arange(5.0), 4)
+    y = 3.0 - 2.0 * x + rng.normal(size=20)
+    ours = slope_interval(x, y)
+    slope = ((x - x.mean()) * (y - y.mean())).sum() / ((x - x.mean()) ** 2).sum()
+    residual = y - y.mean() - slope * (x - x.mean())
+    error = np.sqrt((residual**2).sum() / 18 / ((x - x.mean()) ** 2).sum())
+    assert ours.estimate == pytest.approx(slope)
+    assert ours.half_width == pytest.approx(stats.t.ppf(0.975, 18) * error)
+
+
+@pytest.mark.parametrize(
+    "published, low, high, expected",
+    [
+        (100, 20, 60, "reproduced"),
+        (-100, -60, -20, "reproduced"),
+        (100, -60, -20, "not reproduced"),  # the other sign
+        (100, -50, 70, "not reproduced"),  # contains 0, and would have seen 100
+        (100, -150, 250, "inconclusive"),  # contains 0, too wide to see 100
+        (100, 0, 80, "not reproduced"),  # 0 on the border is contained
+    ],
+)
+def test_verdicts(published, low, high, expected):
+    assert verdict(published, Interval((low + high) / 2, low, high, 10)) == expected
+
+
+def test_density_integrates_to_one():
+    grid = np.linspace(-10, 10, 4001)
+    values = density(np.random.default_rng(0).normal(size=200), grid)
+    assert np.trapezoid(values, grid) == pytest.approx(1.0, abs=1e-3)
+    constant = density(np.full(50, 2.0), grid, 0.05)
+    assert np.isfinite(constant).all() and grid[np.argmax(constant)] == pytest.approx(2.0, abs=0.01)
