@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -28,9 +29,22 @@ def many_draws() -> ChoiceNoise:
     return jax.jit(jax.vmap(lambda k: draw_choice(k, 4)))(jax.random.split(jax.random.key(0), DRAWS))
 
 
-def counts(choose: Callable[[ChoiceNoise], jax.Array]) -> np.ndarray:
+@functools.partial(jax.jit, static_argnums=0)
+def _take(choose: Callable[..., jax.Array], noise: ChoiceNoise, arguments: Any) -> jax.Array:
+    return jax.vmap(lambda n: choose(*arguments, n))(noise)
+
+
+def counts(choose: Callable[..., jax.Array], *arguments: Any) -> np.ndarray:
     """How often each action is taken over many independent draws."""
-    return np.bincount(jax.jit(jax.vmap(choose))(many_draws()), minlength=4)
+    return np.bincount(_take(choose, many_draws(), arguments), minlength=4)
+
+
+def act(chooser: Chooser, scores: Any, mask: Any, now: Clock, noise: ChoiceNoise) -> jax.Array:
+    return chooser.choose(scores, mask, noise, now)
+
+
+def uniform_of_four(mask: Any, noise: ChoiceNoise) -> jax.Array:
+    return uniform(4, mask, noise)
 
 
 def assert_uniform_over(taken: np.ndarray, actions: list[int]):
@@ -39,23 +53,23 @@ def assert_uniform_over(taken: np.ndarray, actions: list[int]):
 
 
 def test_ties_are_broken_uniformly():
-    assert_uniform_over(counts(lambda noise: greedy(jnp.array([2.0, 1.0, 2.0, 2.0]), None, noise)), [0, 2, 3])
-    assert_uniform_over(counts(lambda noise: greedy(jnp.zeros(4), None, noise)), [0, 1, 2, 3])
+    assert_uniform_over(counts(greedy, jnp.array([2.0, 1.0, 2.0, 2.0]), None), [0, 2, 3])
+    assert_uniform_over(counts(greedy, jnp.zeros(4), None), [0, 1, 2, 3])
 
 
 def test_ties_among_the_permitted_only():
     mask = jnp.array([True, True, False, True])
-    assert_uniform_over(counts(lambda noise: greedy(jnp.array([2.0, 1.0, 2.0, 2.0]), mask, noise)), [0, 3])
+    assert_uniform_over(counts(greedy, jnp.array([2.0, 1.0, 2.0, 2.0]), mask), [0, 3])
 
 
 def test_the_best_is_taken_without_a_tie():
-    assert counts(lambda noise: greedy(jnp.array([0.0, 3.0, 2.999999, -1.0]), None, noise))[1] == DRAWS
+    assert counts(greedy, jnp.array([0.0, 3.0, 2.999999, -1.0]), None)[1] == DRAWS
 
 
 def test_uniform_choice():
-    assert_uniform_over(counts(lambda noise: uniform(4, None, noise)), [0, 1, 2, 3])
+    assert_uniform_over(counts(uniform_of_four, None), [0, 1, 2, 3])
     mask = jnp.array([False, True, False, True])
-    assert_uniform_over(counts(lambda noise: uniform(4, mask, noise)), [1, 3])
+    assert_uniform_over(counts(uniform_of_four, mask), [1, 3])
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -63,7 +77,7 @@ def test_epsilon_is_the_share_of_random_actions(masked: bool):
     epsilon = 0.3
     chooser = Chooser(epsilon, epsilon)
     mask = jnp.array([True, False, True, True]) if masked else None
-    taken = counts(lambda noise: chooser.choose(jnp.array([0.0, 9.0, 5.0, 1.0]), mask, noise, clock()))
+    taken = counts(act, chooser, jnp.array([0.0, 9.0, 5.0, 1.0]), mask, clock())
     actions = [0, 2, 3] if masked else [0, 1, 2, 3]
     best = 2 if masked else 1
     expected = np.array([epsilon / len(actions) + (1 - epsilon) * (a == best) for a in actions]) * DRAWS
@@ -79,20 +93,19 @@ def test_epsilon_falls_in_a_straight_line():
 
 def test_zero_and_one_are_never_and_always():
     scores = jnp.array([0.0, 1.0, 0.0, 0.0])
-    assert counts(lambda noise: Chooser().choose(scores, None, noise, clock()))[1] == DRAWS
-    assert_uniform_over(counts(lambda noise: Chooser(1.0, 1.0).choose(scores, None, noise, clock())), [0, 1, 2, 3])
+    assert counts(act, Chooser(), scores, None, clock())[1] == DRAWS
+    assert_uniform_over(counts(act, Chooser(1.0, 1.0), scores, None, clock()), [0, 1, 2, 3])
 
 
 def test_the_start_is_random_until_learning_starts():
     scores = jnp.array([0.0, 1.0, 0.0, 0.0])
     mask = jnp.array([True, True, False, True])
     last_random, first_greedy = clock(499, start=500), clock(500, start=500)
-    choose = Chooser().choose
-    assert_uniform_over(counts(lambda noise: choose(scores, None, noise, last_random)), [0, 1, 2, 3])
-    assert_uniform_over(counts(lambda noise: choose(scores, mask, noise, last_random)), [0, 1, 3])
-    assert counts(lambda noise: choose(scores, None, noise, first_greedy))[1] == DRAWS
-    at_once = Chooser(random_start=False).choose
-    assert counts(lambda noise: at_once(scores, None, noise, last_random))[1] == DRAWS
+    chooser = Chooser()
+    assert_uniform_over(counts(act, chooser, scores, None, last_random), [0, 1, 2, 3])
+    assert_uniform_over(counts(act, chooser, scores, mask, last_random), [0, 1, 3])
+    assert counts(act, chooser, scores, None, first_greedy)[1] == DRAWS
+    assert counts(act, Chooser(random_start=False), scores, None, last_random)[1] == DRAWS
 
 
 choose_now = jax.jit(lambda chooser, scores, mask, noise: chooser.choose(scores, mask, noise, clock()))

@@ -6,7 +6,6 @@ numbers: a distribution can then be expanded into equally heavy atoms, which giv
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +20,7 @@ from hypothesis import strategies as st
 from tremble.dist import ReturnDist
 
 TOLERANCE = {"rtol": 1e-9, "atol": 1e-9}
-SIZES = (1, 4, 5)
+SIZES = (4, 5)
 
 
 @dataclass(frozen=True)
@@ -57,10 +56,38 @@ def laws(draw: st.DrawFn, sizes: tuple[int, ...] = SIZES, equal: bool | None = N
     return Law(atoms, np.array(masses), False)
 
 
-def compiled(f: Callable[..., Any]) -> Callable[..., Any]:
-    """``f(dist, ...)`` as a compiled function of a law: one operation at a time would be compiled for every size."""
-    run = jax.jit(lambda arrays, *rest: f(ReturnDist(*arrays), *rest))
-    return lambda law, *rest: run(law.arrays, *rest)
+@jax.jit
+def _measure(arrays: Any, at: dict[str, Any]) -> dict[str, Any]:
+    d = ReturnDist(*arrays)
+    return {
+        "mean": d.mean(),
+        "variance": d.variance(),
+        "std": d.std(),
+        "min": d.min(),
+        "max": d.max(),
+        "quantile": d.quantile(at["level"]),
+        "cdf": d.cdf(at["x"]),
+        "sorted": d.sorted(),
+        "ordered": (d.ordered("sorted").atoms, d.ordered("index").atoms),
+        "cumulative": d.cumulative(),
+        "levels": d.levels,
+        "affine": d.affine(at["shift"], at["scale"]),
+        "cvar": d.cvar(at["eta"]),
+        "identity": [d.distorted_mean(lambda u: u, order) for order in ("index", "sorted")],
+        "squared": d.distorted_mean(lambda u: u**2),
+        "squared by index": d.distorted_mean(lambda u: u**2, "index"),
+        "upper variance": {
+            (order, median): d.upper_variance(order, median)
+            for order in ("index", "sorted")
+            for median in ("lower", "upper")
+        },
+        "crossing": d.crossing_rate(),
+    }
+
+
+def measure(law: Law, **at: float) -> dict[str, Any]:
+    """All numbers of a law, in one compiled function: one by one they would be compiled for every size."""
+    return _measure(law.arrays, {"level": 0.3, "x": 0.0, "shift": 1.0, "scale": 0.5, "eta": 0.35} | at)
 
 
 @pytest.fixture(autouse=True)
@@ -69,69 +96,54 @@ def float64():
         yield
 
 
-moments = compiled(lambda d: (d.mean(), d.variance(), d.std(), d.min(), d.max()))
-quantile = compiled(lambda d, level: d.quantile(level))
-cdf = compiled(lambda d, x: d.cdf(x))
-in_order = compiled(lambda d: (d.sorted(), d.ordered("sorted"), d.ordered("index"), d.cumulative(), d.levels))
-cvar = compiled(lambda d, eta: d.cvar(eta))
-identity_distortion = compiled(
-    lambda d: (d.mean(), d.distorted_mean(lambda u: u, "index"), d.distorted_mean(lambda u: u, "sorted"))
-)
-squared_distortion = compiled(lambda d: d.distorted_mean(lambda u: u**2))
-upper_variance = compiled(lambda d: d.upper_variance("sorted"))
-
-
 @given(law=laws())
 def test_moments_and_range(law: Law):
-    mean, variance, std, low, high = moments(law)
-    every = law.expanded()
-    np.testing.assert_allclose(mean, every.mean(), **TOLERANCE)
-    np.testing.assert_allclose(variance, every.var(), **TOLERANCE)
+    got, every = measure(law), law.expanded()
+    np.testing.assert_allclose(got["mean"], every.mean(), **TOLERANCE)
+    np.testing.assert_allclose(got["variance"], every.var(), **TOLERANCE)
     # The root magnifies the rounding of a variance that is zero.
-    np.testing.assert_allclose(std, every.std(), rtol=1e-9, atol=1e-6)
-    assert (low, high) == (every.min(), every.max())
+    np.testing.assert_allclose(got["std"], every.std(), rtol=1e-9, atol=1e-6)
+    assert (got["min"], got["max"]) == (every.min(), every.max())
 
 
 @given(law=laws(), level=st.integers(1, 97))
 def test_quantile_is_the_smallest_atom_that_reaches_the_level(law: Law, level: int):
     # Levels in 97ths meet a step of the CDF (a fraction over at most 30) exactly or miss it by more than 3e-4.
     every = law.expanded()
-    assert quantile(law, level / 97) == every[int(np.ceil(level * len(every) / 97)) - 1]
+    assert measure(law, level=level / 97)["quantile"] == every[int(np.ceil(level * len(every) / 97)) - 1]
 
 
 @given(law=laws(), step=st.integers(1, 30))
 def test_quantile_at_the_steps_of_the_cdf(law: Law, step: int):
     every = law.expanded()
     k = min(step, len(every))
-    assert quantile(law, k / len(every)) == every[k - 1]
+    assert measure(law, level=k / len(every))["quantile"] == every[k - 1]
 
 
 @given(law=laws(), x=st.integers(-85, 85))
 def test_cdf(law: Law, x: int):
-    np.testing.assert_allclose(cdf(law, x / 8), (law.expanded() <= x / 8).mean(), **TOLERANCE)
+    np.testing.assert_allclose(measure(law, x=x / 8)["cdf"], (law.expanded() <= x / 8).mean(), **TOLERANCE)
 
 
 @given(law=laws())
 def test_order_and_levels(law: Law):
-    dist, by_value, by_index, cumulative, levels = in_order(law)
+    got = measure(law)
+    dist, (by_value, by_index) = got["sorted"], got["ordered"]
     np.testing.assert_array_equal(dist.atoms, np.sort(law.atoms))
-    np.testing.assert_array_equal(by_value.atoms, np.sort(law.atoms))
-    np.testing.assert_array_equal(by_index.atoms, law.atoms)
+    np.testing.assert_array_equal(by_value, np.sort(law.atoms))
+    np.testing.assert_array_equal(by_index, law.atoms)
     for x in law.atoms:
         mass = np.asarray(dist.weights)[np.asarray(dist.atoms) == x].sum()
         np.testing.assert_allclose(mass, law.weights[law.atoms == x].sum(), **TOLERANCE)
     np.testing.assert_allclose(dist.levels, np.cumsum(dist.weights) - np.asarray(dist.weights) / 2, **TOLERANCE)
-    np.testing.assert_allclose(levels, np.cumsum(law.weights) - law.weights / 2, **TOLERANCE)
-    np.testing.assert_allclose(cumulative, np.cumsum(law.weights), **TOLERANCE)
-    assert cumulative[-1] == 1.0
-
-
-affine = compiled(lambda d, shift, scale: d.affine(shift, scale))
+    np.testing.assert_allclose(got["levels"], np.cumsum(law.weights) - law.weights / 2, **TOLERANCE)
+    np.testing.assert_allclose(got["cumulative"], np.cumsum(law.weights), **TOLERANCE)
+    assert got["cumulative"][-1] == 1.0
 
 
 @given(law=laws(), shift=st.floats(-50, 50), scale=st.floats(-3, 3))
 def test_affine_is_the_law_of_shift_plus_scale_z(law: Law, shift: float, scale: float):
-    moved = affine(law, shift, scale)
+    moved = measure(law, shift=shift, scale=scale)["affine"]
     np.testing.assert_allclose(moved.atoms, shift + scale * law.atoms, **TOLERANCE)
     np.testing.assert_allclose(moved.weights, law.weights, **TOLERANCE)
     assert moved.equal_mass == law.equal
@@ -146,14 +158,13 @@ def test_cvar_is_the_mean_of_the_worst_share(law: Law, eta: float):
         taken = min(left, 1 / len(every))
         total += taken * x
         left -= taken
-    np.testing.assert_allclose(cvar(law, eta), total / eta, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(measure(law, eta=eta)["cvar"], total / eta, rtol=1e-7, atol=1e-9)
 
 
 @given(law=laws())
 def test_identity_distortion_is_the_mean(law: Law):
-    mean, by_index, by_value = identity_distortion(law)
-    np.testing.assert_allclose(by_index, mean, **TOLERANCE)
-    np.testing.assert_allclose(by_value, mean, **TOLERANCE)
+    got = measure(law)
+    np.testing.assert_allclose(got["identity"], np.full(2, got["mean"]), **TOLERANCE)
 
 
 @given(law=laws())
@@ -161,7 +172,7 @@ def test_a_convex_distortion_looks_at_the_top(law: Law):
     # h(u) = u^2 is the mean of the larger of two independent draws.
     every = law.expanded()
     larger = np.maximum(every[:, None], every[None, :]).mean()
-    np.testing.assert_allclose(squared_distortion(law), larger, **TOLERANCE)
+    np.testing.assert_allclose(measure(law)["squared"], larger, **TOLERANCE)
 
 
 def test_distortion_by_index_does_not_sort():
@@ -193,10 +204,9 @@ def test_wasserstein(first: Law, second: Law):
 def test_wasserstein_by_hand():
     # Q1 = 0 on all levels; Q2 = -3 on [0, 1/4], 1 on [1/4, 1]: W1 = 3/4 + 3/4, W2^2 = 9/4 + 3/4.
     one, two = ReturnDist(jnp.array([0.0])), ReturnDist(jnp.array([1.0, -3.0]), jnp.array([0.75, 0.25]))
-    assert one.wasserstein(two, p=1.0) == 1.5
-    np.testing.assert_allclose(one.wasserstein(two), np.sqrt(3.0), rtol=1e-12)
+    distances = jax.jit(lambda: [one.wasserstein(two, p) for p in (1.0, 2.0, 3.0)])()
     # W3^3 = 27/4 + 3/4
-    np.testing.assert_allclose(one.wasserstein(two, p=3.0), 7.5 ** (1 / 3), rtol=1e-12)
+    np.testing.assert_allclose(distances, [1.5, np.sqrt(3.0), 7.5 ** (1 / 3)], rtol=1e-12)
 
 
 def test_wasserstein_broadcasts_over_leading_axes():
@@ -229,33 +239,26 @@ def test_upper_variance_is_half_the_integral_over_the_upper_half(law: Law):
     every = law.expanded(2)
     half = len(every) // 2
     expected = 0.5 * ((every[half:] - every[half - 1]) ** 2).sum() / len(every)
-    np.testing.assert_allclose(upper_variance(law), expected, **TOLERANCE)
-
-
-every_number = compiled(
-    lambda d: {
-        "mean": d.mean(),
-        "variance": d.variance(),
-        "levels": d.levels,
-        "cumulative": d.cumulative(),
-        "sorted": d.sorted().atoms,
-        "cdf": d.cdf(0.0),
-        "quantile": d.quantile(0.3),
-        "cvar": d.cvar(0.35),
-        "distorted": d.distorted_mean(jnp.sqrt, "index"),
-        "lower": d.upper_variance("index", "lower"),
-        "upper": d.upper_variance("index", "upper"),
-        "sorted upper": d.upper_variance("sorted", "upper"),
-        "crossing": d.crossing_rate(),
-    }
-)
+    np.testing.assert_allclose(measure(law)["upper variance"]["sorted", "lower"], expected, **TOLERANCE)
 
 
 @given(law=laws(equal=True))
 def test_equal_weights_written_out_change_nothing(law: Law):
-    short, long = every_number(law), every_number(Law(law.atoms, law.masses, False))
-    for name, value in short.items():
-        np.testing.assert_allclose(long[name], value, **TOLERANCE, err_msg=name)
+    short, long = measure(law), measure(Law(law.atoms, law.masses, False))
+    assert short["sorted"].equal_mass
+    assert not long["sorted"].equal_mass
+    for one, other in zip(jax.tree.leaves(short), jax.tree.leaves(long), strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-9, atol=1e-6)
+
+
+@pytest.mark.parametrize("weights", [None, np.ones(1)])
+def test_a_single_atom_is_all_there_is(weights: np.ndarray | None):
+    got = _measure((np.array([4.0]), weights), {"level": 0.3, "x": 4.0, "shift": 1.0, "scale": 0.5, "eta": 0.35})
+    for name in ("mean", "min", "max", "quantile", "cvar", "squared", "squared by index"):
+        np.testing.assert_allclose(got[name], 4.0, **TOLERANCE, err_msg=name)
+    assert [float(got[name]) for name in ("variance", "std", "crossing", "cdf")] == [0, 0, 0, 1]
+    assert set(map(float, got["upper variance"].values())) == {0.0}
+    assert (got["levels"].tolist(), got["affine"].atoms.tolist()) == ([0.5], [3.0])
 
 
 def test_crossing_rate_by_hand():
@@ -298,7 +301,7 @@ def test_affine_of_one_distribution_by_many_rewards():
     assert moved.atoms.tolist() == [[1, 1], [6, 2], [5, 3]]
     assert moved.weights.shape == moved.levels.shape == (3, 2)
     assert moved.quantile(0.5).tolist() == [1, 2, 3]
-    assert moved.sample(jax.random.key(0), 7).shape == (7, 3)
+    assert jax.eval_shape(lambda: moved.sample(jax.random.key(0), 7)).shape == (7, 3)
 
 
 def test_samples_follow_the_weights():
@@ -342,48 +345,22 @@ def test_whole_numbers_become_floats():
     assert dist.mean() == 1.5
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_leading_axes_are_what_vmap_makes_of_them(weighted: bool):
+def test_leading_axes_and_vmap_do_each_row_alone():
     generator = np.random.default_rng(0)
-    atoms = generator.normal(size=(3, 6))
-    weights = generator.dirichlet(np.ones(6), 3) if weighted else None
-    other = jnp.asarray(generator.normal(size=4))
-
-    def numbers(atoms: jax.Array, weights: jax.Array | None) -> tuple[jax.Array, ...]:
-        dist = ReturnDist(atoms, weights)
-        return (
-            dist.mean(),
-            dist.variance(),
-            dist.std(),
-            dist.min(),
-            dist.max(),
-            dist.crossing_rate(),
-            dist.cdf(0.1),
-            dist.quantile(0.37),
-            dist.cvar(0.4),
-            dist.distorted_mean(jnp.sqrt, "index"),
-            dist.upper_variance("sorted"),
-            dist.affine(1.0, 0.5).sorted().atoms[..., 0],
-            dist.wasserstein(ReturnDist(other)),
-        )
-
-    @jax.jit
-    def draws(atoms: jax.Array, weights: jax.Array | None) -> jax.Array:
-        return ReturnDist(atoms, weights).sample(jax.random.key(0), 5)
-
-    weights = None if weights is None else jnp.asarray(weights)
-    together = jax.jit(numbers)(jnp.asarray(atoms), weights)
-    mapped = jax.jit(jax.vmap(numbers))(jnp.asarray(atoms), weights)
-    for one, other in zip(together, mapped, strict=True):
-        assert one.shape == (3,)
-        np.testing.assert_allclose(other, one, **TOLERANCE)
-    assert draws(jnp.asarray(atoms), weights).shape == (5, 3)
+    arrays = generator.normal(size=(3, 5)), generator.dirichlet(np.ones(5), 3)
+    at = {"level": 0.37, "x": 0.1, "shift": 1.0, "scale": 0.5, "eta": 0.4}
+    rows = [_measure((arrays[0][k], arrays[1][k]), at) for k in range(3)]
+    expected = jax.tree.map(lambda *leaves: np.stack(leaves), *rows)
+    mapped = jax.jit(jax.vmap(_measure, (0, None)))(arrays, at)
+    for results in (_measure(arrays, at), mapped):
+        for one, other in zip(jax.tree.leaves(expected), jax.tree.leaves(results), strict=True):
+            np.testing.assert_allclose(other, one, **TOLERANCE)
 
 
 def test_float32_stays_float32():
     dist = ReturnDist(np.array([[0.1, 0.7, 0.3]], np.float32), np.array([0.2, 0.3, 0.5], np.float32))
-    for value in (dist.mean(), dist.variance(), dist.quantile(0.5), dist.cvar(0.5), dist.upper_variance("sorted")):
-        assert value.dtype == jnp.float32
+    numbers = jax.jit(lambda d: (d.mean(), d.variance(), d.quantile(0.5), d.cvar(0.5), d.upper_variance("sorted")))
+    assert {x.dtype for x in numbers(dist)} == {jnp.dtype("float32")}
     # k/200 as a float32 is not k/200: the level must still find the k-th atom.
     many = np.random.default_rng(0).normal(size=200).astype(np.float32)
     levels = (np.arange(1, 201) / 200).astype(np.float32)

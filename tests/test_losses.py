@@ -15,9 +15,6 @@ from jaxtyping import TypeCheckError
 from tremble.losses import huber, quantile_huber
 
 KAPPAS = (0.0, 0.5, 1.0, 2.5)
-# Target atoms are taken in blocks of eight (predicted ones for the target's gradient): none and a rest, one and no
-# rest, one and a rest, several and a rest.
-SIZES = ((1, 1), (5, 3), (9, 8), (8, 13), (19, 1))
 VARIANTS = {
     "plain": lambda f: f,
     "jitted": jax.jit,
@@ -59,9 +56,12 @@ def example(n: int, m: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.n
 
 
 @pytest.mark.parametrize(
-    ("n", "m", "kappa"), [(n, m, kappa) for n, m in SIZES for kappa in (0.0, 1.0)] + [(35, 20, 0.5), (35, 20, 2.5)]
+    ("n", "m", "kappa"),
+    [(1, 1, 1.0), (5, 3, 0.0), (5, 3, 0.5), (9, 8, 2.5), (8, 13, 0.0), (8, 13, 1.0), (19, 1, 1.0), (35, 20, 0.5)],
 )
 def test_value_and_all_gradients(n: int, m: int, kappa: float):
+    # Target atoms are taken in blocks of eight (predicted ones for the target's gradient): none and a rest, one and no
+    # rest, one and a rest, several and a rest.
     arrays = example(n, m)
     with jax.enable_x64(True):
         ours = jax.value_and_grad(partial(quantile_huber, kappa=kappa), argnums=(0, 1, 2))
@@ -86,7 +86,7 @@ def test_float32_is_accurate(kappa: float):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("kappa", (0.5, 1.5))
+@pytest.mark.parametrize("kappa", (1.5,))
 def test_gradients_are_slopes_of_the_definition(kappa: float):
     # Independent of any automatic differentiation: central differences of the double sum in float64.
     arrays, step = example(4, 5), 1e-6
@@ -129,6 +129,8 @@ def test_by_hand(variant: str):
     # d predicted: -(1/4 * 1/2 + 1/4 * 1)/2, -(1/4 * -1/2 + 3/4 * 1)/2
     # d target: (1/4 * 1/2 + 1/4 * -1/2)/2, (1/4 * 1 + 3/4 * 1)/2;  d levels: (1/8 + 5/2)/2, (3/2 - 1/8)/2
     assert run(1.0) == (0.90625, ([-0.1875, -0.3125], [0.0, 0.5], [1.3125, 0.6875]))
+    if variant == "plain":
+        return  # each operation is compiled on its own: once is enough
     # kappa 0, |u|: (1/4 * 1/2 + 1/4 * 3)/2 + (1/4 * 1/2 + 3/4 * 2)/2 = 0.4375 + 0.8125
     # d predicted: -(1/4 + 1/4)/2, -(-1/4 + 3/4)/2;  d target: (1/4 - 1/4)/2, (1/4 + 3/4)/2
     # d levels: (1/2 + 3)/2, (2 - 1/2)/2
@@ -141,7 +143,7 @@ def test_by_hand(variant: str):
 
 def test_a_tie_has_no_slope():
     # u = 0: no value, and zero taken from the interval of slopes that kappa 0 offers.
-    for kappa in KAPPAS:
+    for kappa in (0.0, 1.0):
         f = jax.jit(jax.value_and_grad(partial(quantile_huber, kappa=kappa), argnums=(0, 1, 2)))
         value, gradients = f(jnp.array([2.0]), jnp.array([2.0]), jnp.array([0.3]))
         assert float(value) == 0
@@ -166,8 +168,7 @@ def test_minimum_is_at_the_quantiles():
     assert np.all(gradient(at + 0.5, target, levels) > 0)
 
 
-@pytest.mark.parametrize("kappa", (0.0, 1.5))
-@pytest.mark.parametrize(("n", "m"), ((5, 3), (8, 13)))
+@pytest.mark.parametrize(("n", "m", "kappa"), ((5, 3, 1.5), (8, 13, 0.0)))
 def test_accelerator_form_equals_cpu_form(n: int, m: int, kappa: float, monkeypatch: pytest.MonkeyPatch):
     arrays = tuple(map(np.float32, example(n, m, seed=3)))
     taken = []

@@ -156,7 +156,7 @@ def learn(
     (loss, (losses, predicted)), gradient = jax.value_and_grad(objective, has_aux=True)(state.params)
     updates, opt_state = agent.optimiser.transform().update(gradient, state.opt_state, state.params)
     params = optax.apply_updates(state.params, updates)
-    info = LearnInfo(loss, losses, optax.global_norm(gradient), predicted.crossing_rate().mean(), changed)
+    info = LearnInfo(loss, losses, optax.tree.norm(gradient), predicted.crossing_rate().mean(), changed)
     return LearnerState(params, state.target_params, opt_state), info
 
 

@@ -22,7 +22,7 @@ class NChainEnv(gymnasium.Env[Observation, np.int64]):
     ``is_optimal``: whether that action counts as optimal where it was taken.
     """
 
-    metadata = {"render_modes": ["rgb_array", "ansi"], "render_fps": 4}
+    metadata = {"render_modes": ["rgb_array", "ansi"], "render_fps": 4}  # noqa: RUF012 (Gymnasium's declaration)
 
     def __init__(self, render_mode: str | None = None, **options: Any):
         """Build the chain; an option that `NChain` does not have is an error."""
@@ -36,6 +36,7 @@ class NChainEnv(gymnasium.Env[Observation, np.int64]):
         numbers = {name for name, field in fields.items() if isinstance(field.default, float)}
         chosen: dict[str, Any] = {name: float(x) if name in numbers else x for name, x in options.items()}
         self.chain = NChain(**chosen)
+        self._observations = self.chain.encode(np.arange(self.chain.length))
         self.render_mode = render_mode
         self.observation_space = spaces.Box(0.0, 1.0, (self.chain.length,), np.float32)
         self.action_space = spaces.Discrete(N_ACTIONS)
@@ -50,7 +51,7 @@ class NChainEnv(gymnasium.Env[Observation, np.int64]):
         super().reset(seed=seed)
         self._running = True
         self._position, self._elapsed, self._paid = self.chain.start, 0, None
-        return self.chain.encode(self._position), {"position": self._position}
+        return self._observations[self._position].copy(), {"position": self._position}
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """One step; both random numbers are drawn each time, so a seed means the same whatever is done."""
@@ -65,7 +66,7 @@ class NChainEnv(gymnasium.Env[Observation, np.int64]):
         self._paid = float(reward) if terminated else None
         self._running = not (terminated or truncated)
         info = {"position": self._position, "is_optimal": is_optimal}
-        return self.chain.encode(self._position), float(reward), bool(terminated), bool(truncated), info
+        return self._observations[self._position].copy(), float(reward), bool(terminated), bool(truncated), info
 
     def render(self) -> Any:
         """The chain as an image (``rgb_array``) or as a line of text (``ansi``); None without a render mode."""

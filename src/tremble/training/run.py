@@ -16,7 +16,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, Num
 
 from tremble.agent import Agent
 from tremble.core import Clock, JaxEnv, Stream, stream_key
@@ -86,7 +86,7 @@ class Diagnosis(eqx.Module):
     """Predicted return distributions at the start state."""
     scores: Float[Array, "*runs actions"]
     """What the criterion makes of them, with the draw of that step."""
-    numbers: dict[str, Float[Array, "*runs"]]
+    numbers: dict[str, Num[Array, "*runs"]]
     """Scalars for the metrics table."""
 
 

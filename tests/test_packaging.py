@@ -1,0 +1,25 @@
+"""The wheel builds, is typed, and carries the command."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.slow
+def test_wheel_is_complete_and_typed(tmp_path):
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0, result.stdout + result.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        entry_points = next(n for n in names if n.endswith("entry_points.txt"))
+        assert "tremble = tremble.cli:main" in archive.read(entry_points).decode()
+    sources = {f"tremble/{p.relative_to(ROOT / 'src' / 'tremble')}" for p in (ROOT / "src" / "tremble").rglob("*.py")}
+    assert "tremble/py.typed" in names and sources <= names
+    assert not any(n.startswith(("tests/", "benchmarks/")) for n in names)
