@@ -9,7 +9,6 @@ from tremble.report.statistics import (
     density,
     difference_interval,
     mean_interval,
-    slope_interval,
     verdict,
 )
 
@@ -40,18 +39,6 @@ def test_differences_are_taken_seed_by_seed():
     assert ours.estimate == pytest.approx(4 / 3) and ours.n == 3
     expected = mean_interval([1.0, 2.0, 1.0])
     assert (ours.low, ours.high) == (expected.low, expected.high)
-
-
-def test_slope_matches_closed_form():
-    rng = np.random.default_rng(1)
-    x = np.repeat(np.arange(5.0), 4)
-    y = 3.0 - 2.0 * x + rng.normal(size=20)
-    ours = slope_interval(x, y)
-    slope = ((x - x.mean()) * (y - y.mean())).sum() / ((x - x.mean()) ** 2).sum()
-    residual = y - y.mean() - slope * (x - x.mean())
-    error = np.sqrt((residual**2).sum() / 18 / ((x - x.mean()) ** 2).sum())
-    assert ours.estimate == pytest.approx(slope)
-    assert ours.half_width == pytest.approx(stats.t.ppf(0.975, 18) * error)
 
 
 @pytest.mark.parametrize(

@@ -59,14 +59,6 @@ def difference_interval(first: Mapping[Any, float], second: Mapping[Any, float],
     return mean_interval([first[key] - second[key] for key in common], level)
 
 
-def slope_interval(x: Any, y: Any, level: float = 0.95) -> Interval:
-    """Least-squares slope of y on x with its t interval."""
-    x, y = np.asarray(x, float), np.asarray(y, float)
-    fit = stats.linregress(x, y)
-    half = float(stats.t.ppf(0.5 + level / 2, len(x) - 2) * fit.stderr)
-    return Interval(float(fit.slope), float(fit.slope) - half, float(fit.slope) + half, len(x))
-
-
 def verdict(published: float, measured: Interval) -> Verdict:
     """Whether a published difference is found again.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tremble.report import figures, tables
-from tremble.report.statistics import difference_interval, mean_interval, slope_interval, verdict
+from tremble.report.statistics import difference_interval, mean_interval, verdict
 from tremble.studies.nchain_counts import CLAIMS
 from tremble.studies.nchain_settings import AGENTS, PAIRS, PAPER_COUNTS, variance_cells
 from tremble.studies.runner import Options, Results, Study
@@ -21,6 +21,23 @@ def counts(results: Results, agent: str, pair: tuple[int, int]) -> list[int]:
     return [o.count for o in results[f"{agent} {pair}"]]
 
 
+def by_seed(results: Results, agent: str, pairs: list[tuple[int, int]]) -> dict[int, list[int]]:
+    """Counts over the pairs, for every seed that has them all. Seeds, not runs, are what is independent."""
+    found = [{o.seed: o.count for o in results[f"{agent} {pair}"]} for pair in pairs]
+    return {seed: [f[seed] for f in found] for seed in found[0] if all(seed in f for f in found)}
+
+
+def slopes(results: Results, agent: str, pairs: list[tuple[int, int]]) -> list[float]:
+    """Slope of the count on the distance of the two means, one per seed."""
+    distance = [b - a for a, b in pairs]
+    return [float(np.polyfit(distance, counts, 1)[0]) for counts in by_seed(results, agent, pairs).values()]
+
+
+def mean_counts(results: Results, agent: str, pairs: list[tuple[int, int]]) -> dict[int, float]:
+    """Mean count over the pairs, by seed."""
+    return {seed: float(np.mean(counts)) for seed, counts in by_seed(results, agent, pairs).items()}
+
+
 def draw(results: Results, options: Options) -> None:
     """Count against the distance of the two Gaussians, ours and the paper's."""
     pairs = present_pairs(results)
@@ -32,13 +49,14 @@ def draw(results: Results, options: Options) -> None:
         for x, pair in zip(distance, pairs, strict=True):
             values = counts(results, agent, pair)
             axis.scatter(np.full(len(values), x), values, s=12, color=colour, alpha=0.45, linewidths=0)
-        axis.plot(distance, [i.estimate for i in intervals], color=colour, linewidth=2.2, label="ours: mean, seeds")
+        axis.plot(distance, [i.estimate for i in intervals], color=colour, linewidth=2.2, label="ours: mean (line) and seeds (dots), in each agent's colour")
         theirs = [PAPER_COUNTS[agent][PAIRS.index(pair)] for pair in pairs]
         axis.plot(distance, theirs, "s-", color="#111111", linewidth=1.1, markersize=4, label="paper")
         axis.set(title=figures.NAMES[agent], xlabel="distance of the two means", ylim=(0, 20_500))
         figures.thousands(axis.yaxis)
-        axis.legend(loc="lower left", fontsize=8)
     axes[0].set_ylabel("optimal actions")
+    handles, names = axes[-1].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside lower center", ncols=2)
     figures.save(figure, options.out / "variance")
 
 
@@ -63,20 +81,14 @@ def analyse(results: Results, options: Options) -> str:
         table += [[figures.NAMES[agent], "paper", *paper_cells], ["", "ours", *our_cells]]
     trends = []
     for agent in AGENTS:
-        ours = slope_interval(
-            [b - a for a, b in pairs for _ in counts(results, agent, (a, b))],
-            [c for pair in pairs for c in counts(results, agent, pair)],
-        )
+        ours = mean_interval(slopes(results, agent, pairs))
         slope = np.polyfit([b - a for a, b in pairs], [PAPER_COUNTS[agent][PAIRS.index(p)] for p in pairs], 1)[0]
         claim = "falls" if agent == "dltv" else "flat"
         found = "falls" if ours.high < 0 else "rises" if ours.low > 0 else "no trend found"
         trends.append([figures.NAMES[agent], claim, f"{slope:+,.0f}", ours.text(), found])
     pooled = []
     for first, second in CLAIMS:
-        difference = difference_interval(
-            {(pair, o.seed): o.count for pair in pairs for o in results[f"{first} {pair}"]},
-            {(pair, o.seed): o.count for pair in pairs for o in results[f"{second} {pair}"]},
-        )
+        difference = difference_interval(mean_counts(results, first, pairs), mean_counts(results, second, pairs))
         theirs = float(
             np.mean([PAPER_COUNTS[first][PAIRS.index(p)] - PAPER_COUNTS[second][PAIRS.index(p)] for p in pairs])
         )
@@ -94,10 +106,10 @@ Cells are mean [95 % t interval] over seeds.
 ## Is there a trend?
 
 The paper: "the performance of DLTV decreases gradually, while other algorithms show consistent results". Slope of the count on
-the distance of the two means, per unit of distance:
+the distance of the two means, per unit of distance (one slope per seed, then a t interval over seeds):
 
 {tables.markdown(["agent", "paper says", "paper's slope", "our slope [95 %]", "ours"], trends, 2)}
-## Differences, all pairs pooled
+## Differences, averaged over the pairs
 
 {tables.markdown(["difference", "paper", "ours [95 %]", "verdict"], pooled)}
 Raw data: `counts.csv`.
