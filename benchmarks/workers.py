@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 ONE_THREAD = {
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
+    "NPROC": "1",  # the size of XLA's thread pool; the flag alone leaves one thread per core
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
 }

@@ -9,7 +9,6 @@ heavy = [m for m in ("torch", "tensorflow", "matplotlib", "pandas") if m in sys.
 assert not heavy, heavy
 import os
 assert "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", "")
-import random, numpy
 """
 
 
@@ -20,9 +19,8 @@ def test_import_is_light_and_sets_no_flags():
 
 def test_no_global_generator_is_used():
     code = """
-import random, numpy
+import random, numpy, tremble
 before = (random.getstate(), numpy.random.get_state()[1].tobytes())
-import tremble
 tremble.train("pqr", "nchain", steps=150, n_quantiles=8, widths=[8], start_steps=50, batch_size=8, record_every=50)
 assert before == (random.getstate(), numpy.random.get_state()[1].tobytes())
 """

@@ -175,5 +175,5 @@ class JaxEnv(Protocol):
         ...
 
     def is_optimal(self, state: PyTree, action: Int[Array, ""]) -> Bool[Array, ""]:
-        """Whether an optimal policy could take this action here (false where unknown)."""
+        """Whether the environment counts this action as optimal here (false where it cannot tell)."""
         ...

@@ -49,7 +49,13 @@ def draw(results: Results, options: Options) -> None:
         for x, pair in zip(distance, pairs, strict=True):
             values = counts(results, agent, pair)
             axis.scatter(np.full(len(values), x), values, s=12, color=colour, alpha=0.45, linewidths=0)
-        axis.plot(distance, [i.estimate for i in intervals], color=colour, linewidth=2.2, label="ours: mean (line) and seeds (dots), in each agent's colour")
+        axis.plot(
+            distance,
+            [i.estimate for i in intervals],
+            color=colour,
+            linewidth=2.2,
+            label="ours: mean (line) and seeds (dots), in each agent's colour",
+        )
         theirs = [PAPER_COUNTS[agent][PAIRS.index(pair)] for pair in pairs]
         axis.plot(distance, theirs, "s-", color="#111111", linewidth=1.1, markersize=4, label="paper")
         axis.set(title=figures.NAMES[agent], xlabel="distance of the two means", ylim=(0, 20_500))

@@ -45,7 +45,7 @@ class StepLog(eqx.Module):
     done: Int[Array, "*steps"]
     """0 within an episode, 1 terminated, 2 truncated."""
     optimal: Bool[Array, "*steps"]
-    """Whether an optimal policy could have done the same."""
+    """Whether the environment counts the action as optimal."""
     greedy: Bool[Array, "*steps"]
     """Whether the criterion agreed with the mean about the best action."""
 

@@ -258,7 +258,7 @@ class Run:
 
     @property
     def optimal_count(self) -> int:
-        """Steps on which an optimal policy could have done the same."""
+        """Steps whose action the environment counts as optimal."""
         return int(self.log["optimal"].sum())
 
 
