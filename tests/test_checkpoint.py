@@ -24,6 +24,22 @@ def test_round_trip_is_exact(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["x.safetensors"], "no temporary files stay behind"
 
 
+def test_equal_contents_are_equal_files(tmp_path):
+    path = tmp_path / "x.safetensors"
+    files = set()
+    for _ in range(32):
+        checkpoint.save(path, {"tree": TREE}, {"step": 3, "settings": {"gamma": 0.9, "seed": 0}})
+        files.add(path.read_bytes())
+    assert len(files) == 1
+
+
+def test_files_of_the_first_format_are_still_read(tmp_path):
+    path = tmp_path / "x.safetensors"
+    save_file({"tree/a": TREE["a"]}, path, metadata={"tremble_format": "1", "meta": json.dumps({"step": 3})})
+    assert checkpoint.read_meta(path) == {"step": 3}
+    np.testing.assert_array_equal(checkpoint.load_group(path, "tree")["a"], TREE["a"])
+
+
 def test_groups_of_later_versions_are_ignored(tmp_path):
     path = tmp_path / "x.safetensors"
     checkpoint.save(path, {"tree": TREE, "priorities": {"sum": np.ones(4)}}, {})
@@ -66,7 +82,7 @@ def test_foreign_newer_and_mismatched_files(tmp_path):
     with pytest.raises(CheckpointError, match="not one of tremble's"):
         checkpoint.read_meta(foreign)
     newer = tmp_path / "newer.safetensors"
-    save_file({"w": np.ones(3)}, newer, metadata={"tremble_format": "99", "meta": "{}"})
+    save_file({"w": np.ones(3)}, newer, metadata={"tremble": json.dumps({"format": 99, "meta": {}})})
     with pytest.raises(CheckpointError, match="upgrade tremble"):
         checkpoint.read_meta(newer)
     path = tmp_path / "x.safetensors"

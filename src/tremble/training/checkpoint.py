@@ -18,7 +18,9 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-FORMAT = 1
+FORMAT = 2
+"""2: one header entry. Format 1 had two, and safetensors writes several in no fixed order, so that equal runs could have
+unequal files; it is still read."""
 T = TypeVar("T")
 
 
@@ -32,7 +34,7 @@ def save(path: Path, trees: Mapping[str, Any], meta: Mapping[str, Any]) -> None:
     for group, tree in trees.items():
         for key, leaf in jax.tree_util.tree_leaves_with_path(tree):
             arrays[f"{group}/{_name(key)}"] = np.asarray(leaf, order="C")
-    header = {"tremble_format": str(FORMAT), "meta": json.dumps(meta)}
+    header = {"tremble": json.dumps({"format": FORMAT, "meta": meta})}
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     os.close(handle)
@@ -54,12 +56,16 @@ def read_meta(path: Path) -> dict[str, Any]:
     try:
         with safe_open(path, framework="numpy") as file:
             header = file.metadata() or {}
-        version, meta = header.get("tremble_format"), json.loads(header.get("meta", "null"))
-    except (OSError, SafetensorError, json.JSONDecodeError) as error:
+        if "tremble_format" in header:
+            version, meta = int(header["tremble_format"]), json.loads(header["meta"])
+        else:
+            own = json.loads(header.get("tremble", "{}"))
+            version, meta = own.get("format"), own.get("meta")
+    except (OSError, SafetensorError, ValueError, KeyError, AttributeError) as error:
         raise CheckpointError(f"{path} is damaged or not a tremble file ({error}); delete it to start over") from error
-    if version is None or not isinstance(meta, dict):
+    if not isinstance(version, int) or not isinstance(meta, dict):
         raise CheckpointError(f"{path} is a safetensors file, but not one of tremble's")
-    if int(version) > FORMAT:
+    if version > FORMAT:
         raise CheckpointError(f"{path} has format {version}, newer than this version reads ({FORMAT}); upgrade tremble")
     return meta
 
