@@ -14,7 +14,8 @@ from tremble.core import Clock, Criterion, Noise, Representation, Scalar
 from tremble.criteria import Mean, Perturbed
 from tremble.dist import ReturnDist
 from tremble.learn import Adam, LearnerState
-from tremble.networks import Mlp, MlpSpec
+from tremble.networks import Mlp, MlpSpec, initialise
+from tremble.replay import ReplaySpec
 from tremble.representations import Quantile
 
 
@@ -69,8 +70,12 @@ class Agent(eqx.Module):
     batch_size: int = eqx.field(static=True, default=32)
     memory_size: int = eqx.field(static=True, default=1_000_000)
     """Transitions kept in replay."""
+    replay: ReplaySpec = ReplaySpec()
+    """What replay hands out: how many steps an item spans, and by which law items are sampled."""
     update_interval: int = eqx.field(static=True, default=1)
-    """Transitions between two updates."""
+    """Transitions between two rounds of learning."""
+    updates_per_round: int = eqx.field(static=True, default=1)
+    """Updates in a round. 256 with an interval of 256 learns as often as 1 with 1, in bursts."""
     target_update_interval: int = eqx.field(static=True, default=10_000)
     """Transitions between two refreshes of the target parameters."""
     start_steps: int = eqx.field(static=True, default=50_000)
@@ -88,10 +93,19 @@ class Agent(eqx.Module):
     """How long behaviour keeps a draw."""
     double: bool = eqx.field(static=True, default=False)
     """Select the bootstrap action with the online parameters instead of the target ones."""
+    dueling: bool = eqx.field(static=True, default=False)
+    """Split the head into a value and advantages (`tremble.networks.Dueling`)."""
 
     def __check_init__(self) -> None:
         """Refuse contradictions where they are made."""
-        for name in ("batch_size", "memory_size", "update_interval", "target_update_interval", "draws_per_update"):
+        for name in (
+            "batch_size",
+            "memory_size",
+            "update_interval",
+            "target_update_interval",
+            "draws_per_update",
+            "updates_per_round",
+        ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.start_steps < 0:
@@ -117,7 +131,8 @@ class Agent(eqx.Module):
         """Fresh parameters; the target starts as their copy."""
         torso_key, head_key = jax.random.split(key)
         torso, n_features = self.network.init(torso_key, obs_shape)
-        params = Network(torso, self.representation.init_head(head_key, n_features, n_actions))
+        params = Network(torso, self.representation.init_head(head_key, n_features, n_actions, self.dueling))
+        params = initialise(params, self.network.initialisation, jax.random.fold_in(key, 1))
         return LearnerState(params, params, self.optimiser.transform().init(params))
 
     def predict(
@@ -170,7 +185,7 @@ class Agent(eqx.Module):
         return jax.vmap(draw)(jax.random.split(key, self.draws_per_update))
 
     def learns_at(self, t: Int[Array, ""]) -> Bool[Array, ""]:
-        """Whether step t (from 0) makes an update. It learns from the t transitions before it."""
+        """Whether step t (from 0) has a round of learning. It learns from the t transitions before it."""
         return (t >= max(self.start_steps, 1)) & (t % self.update_interval == 0)
 
     def updates_before(self, t: int | Int[Array, ""]) -> Int[Array, ""]:
@@ -179,4 +194,4 @@ class Agent(eqx.Module):
         def multiples(n: Any) -> Any:
             return -(-n // self.update_interval)
 
-        return jnp.maximum(multiples(t) - multiples(max(self.start_steps, 1)), 0)
+        return self.updates_per_round * jnp.maximum(multiples(t) - multiples(max(self.start_steps, 1)), 0)

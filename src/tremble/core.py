@@ -81,6 +81,8 @@ class Transition(eqx.Module):
     obs_t: Any
     weight: Float[Array, "*batch"] | None = None
     """Importance weight of the sample in the loss, set by the sampler (1 under uniform replay)."""
+    mask_t: Bool[Array, "*batch actions"] | None = None
+    """Actions permitted after the step, where the environment says; the bootstrap selects among them only."""
 
 
 class Enumerated(eqx.Module):
@@ -123,7 +125,7 @@ class Criterion(Protocol):
 class Representation(Protocol):
     """How the return is predicted, and what divergence trains it."""
 
-    def init_head(self, key: PRNGKeyArray, n_features: int, n_actions: int) -> PyTree:
+    def init_head(self, key: PRNGKeyArray, n_features: int, n_actions: int, dueling: bool) -> PyTree:
         """Parameters that turn features into a distribution per action."""
         ...
 

@@ -15,7 +15,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from tremble.core import Clock, Enumerated, Noise, Scalar, Transition
 from tremble.dist import ReturnDist
@@ -96,7 +96,12 @@ def predict_taken(agent: Agent, params: PyTree, obs: Any, action: Int[Array, "ba
 
 
 def best_return(
-    agent: Agent, state: LearnerState, obs: Float[Array, "batch *obs"], noise: Noise, clock: Clock
+    agent: Agent,
+    state: LearnerState,
+    obs: Float[Array, "batch *obs"],
+    mask: Bool[Array, "batch actions"] | None,
+    noise: Noise,
+    clock: Clock,
 ) -> tuple[ReturnDist, Float[Array, "batch"]]:
     """Z^-(s, a*) per observation, and the share of draws in which the criterion's a* is not the mean's.
 
@@ -106,11 +111,14 @@ def best_return(
     evaluator = predict_each(agent, state.target_params, obs)
     selector = predict_each(agent, state.params, obs) if agent.double else evaluator
     score = jax.vmap(agent.target_criterion.score, in_axes=(0, 0 if agent.noise_per_sample else None, None))
+
+    def best(scores: Float[Array, "batch actions"]) -> Int[Array, "batch"]:
+        return jnp.argmax(scores if mask is None else jnp.where(mask, scores, -jnp.inf), -1)
+
     actions = [
-        jnp.argmax(score(selector, jax.tree.map(lambda x, k=k: x[k], noise), clock), -1)
-        for k in range(agent.draws_per_update)
+        best(score(selector, jax.tree.map(lambda x, k=k: x[k], noise), clock)) for k in range(agent.draws_per_update)
     ]
-    changed = jnp.stack([a != jnp.argmax(selector.mean(), -1) for a in actions]).mean(0)
+    changed = jnp.stack([a != best(selector.mean()) for a in actions]).mean(0)
     chosen = [pick_action(evaluator, a) for a in actions]
     atoms = jnp.concatenate([c.atoms for c in chosen], -1)
     if evaluator.equal_mass:
@@ -123,13 +131,13 @@ def bootstrap_target(
 ) -> tuple[ReturnDist, Float[Array, ""]]:
     """r + discount * Z^-(s', a*), and the share of selections the criterion changed."""
     obs = batch.obs_t
-    if isinstance(obs, Enumerated) and agent.noise_per_sample:
+    if isinstance(obs, Enumerated) and (agent.noise_per_sample or batch.mask_t is not None):
         obs = obs.materialise()
     if isinstance(obs, Enumerated):
-        per_state, changed = best_return(agent, state, obs.table, noise, clock)
+        per_state, changed = best_return(agent, state, obs.table, None, noise, clock)
         future, changed = pick_rows(per_state, obs.index), changed[obs.index]
     else:
-        future, changed = best_return(agent, state, obs, noise, clock)
+        future, changed = best_return(agent, state, obs, batch.mask_t, noise, clock)
     target = future.affine(batch.reward_t, batch.discount_t)
     return jax.lax.stop_gradient(target), changed.mean()
 

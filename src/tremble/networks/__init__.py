@@ -1,5 +1,7 @@
-"""Torsos; heads belong to the representations."""
+"""Torsos and heads; what a head's outputs mean is the representation's business."""
 
+from tremble.networks.heads import Dueling, Head, Plain, make_head
+from tremble.networks.initialisation import Initialisation, initialise
 from tremble.networks.torsos import Mlp, MlpSpec
 
-__all__ = ["Mlp", "MlpSpec"]
+__all__ = ["Dueling", "Head", "Initialisation", "Mlp", "MlpSpec", "Plain", "initialise", "make_head"]

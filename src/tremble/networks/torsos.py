@@ -8,13 +8,11 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from tremble.networks.initialisation import Initialisation
+
 
 class Mlp(eqx.Module):
-    """Fully connected layers with ReLU after each.
-
-    Weights and biases start uniform in +-1/sqrt(fan-in): the default of PyTorch, and so of the code bases the paper's
-    settings come from.
-    """
+    """Fully connected layers with ReLU after each."""
 
     layers: tuple[eqx.nn.Linear, ...]
 
@@ -33,9 +31,12 @@ class Mlp(eqx.Module):
 
 
 class MlpSpec(eqx.Module):
-    """The torso an agent asks for: hidden widths, all static."""
+    """The torso an agent asks for, and how torso and head start; all static."""
 
     widths: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
+    """Hidden widths."""
+    initialisation: Initialisation = eqx.field(static=True, default="fan_in_uniform")
+    """PyTorch's default, because the code bases the paper's settings come from use it."""
 
     def init(self, key: PRNGKeyArray, obs_shape: tuple[int, ...]) -> tuple[Mlp, int]:
         """Torso for observations of this shape, and how many features it gives."""

@@ -9,6 +9,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from tremble.dist import ReturnDist
 from tremble.losses import huber
+from tremble.networks import Head, make_head
 
 
 class Expected(eqx.Module):
@@ -21,19 +22,19 @@ class Expected(eqx.Module):
         """One atom."""
         return 1
 
-    def init_head(self, key: PRNGKeyArray, n_features: int, n_actions: int) -> eqx.nn.Linear:
+    def init_head(self, key: PRNGKeyArray, n_features: int, n_actions: int, dueling: bool = False) -> Head:
         """One output per action."""
-        return eqx.nn.Linear(n_features, n_actions, key=key)
+        return make_head(key, n_features, n_actions, 1, dueling)
 
     def predict(
         self,
-        head: eqx.nn.Linear,
+        head: Head,
         features: Float[Array, "features"],
         key: PRNGKeyArray | None = None,
         levels: Any = None,
     ) -> ReturnDist:
         """``atoms[actions, 1]``."""
-        return ReturnDist(head(features)[:, None])
+        return ReturnDist(head(features))
 
     def divergence(self, predicted: ReturnDist, target: ReturnDist) -> Float[Array, ""]:
         """H_kappa(E[target] - predicted)."""

@@ -9,6 +9,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from tremble.dist import ReturnDist
 from tremble.losses import quantile_huber
+from tremble.networks import Head, make_head
 
 
 class Quantile(eqx.Module):
@@ -23,19 +24,19 @@ class Quantile(eqx.Module):
         """N."""
         return self.n_quantiles
 
-    def init_head(self, key: PRNGKeyArray, n_features: int, n_actions: int) -> eqx.nn.Linear:
+    def init_head(self, key: PRNGKeyArray, n_features: int, n_actions: int, dueling: bool = False) -> Head:
         """N outputs per action."""
-        return eqx.nn.Linear(n_features, n_actions * self.n_quantiles, key=key)
+        return make_head(key, n_features, n_actions, self.n_quantiles, dueling)
 
     def predict(
         self,
-        head: eqx.nn.Linear,
+        head: Head,
         features: Float[Array, "features"],
         key: PRNGKeyArray | None = None,
         levels: Any = None,
     ) -> ReturnDist:
         """``atoms[actions, N]``; nothing keeps them in order but the loss."""
-        return ReturnDist(head(features).reshape(-1, self.n_quantiles))
+        return ReturnDist(head(features))
 
     def divergence(self, predicted: ReturnDist, target: ReturnDist) -> Float[Array, ""]:
         """sum_i mean_j rho_{tau_hat_i}(target_j - predicted_i)."""

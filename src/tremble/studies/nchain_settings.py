@@ -66,6 +66,7 @@ READINGS: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[str, ...]]] = {
     "reward on entering": ({}, {"reward_on": "enter"}, AGENTS),
     "width 128": ({"widths": [128, 128]}, {}, AGENTS),
     "Adam epsilon 1e-8": ({"adam_epsilon": 1e-8}, {}, AGENTS),
+    "LeCun initialisation": ({"initialisation": "lecun_normal"}, {}, AGENTS),
     "thermometer encoding": ({}, {"encoding": "thermometer"}, AGENTS),
     "t counts updates": ({"t_unit": "updates"}, {}, AGENTS[1:]),
     "behaviour only": ({"criterion_for": "behaviour"}, {}, AGENTS[1:]),

@@ -23,6 +23,19 @@ from tremble.training.run import RunSpec
 NUMERICS = 1
 """Raise when a change of the code changes the numbers of a run, so that stored runs are made again."""
 
+ADDED_LATER: dict[str, Any] = {
+    "network.initialisation": "fan_in_uniform",
+    "dueling": False,
+    "updates_per_round": 1,
+    "replay.n_step": 1,
+    "replay.prioritised": False,
+    "replay.priority_exponent": 0.6,
+    "replay.importance_start": 0.4,
+    "replay.importance_end": 1.0,
+    "replay.importance_steps": 100_000.0,
+}
+"""Settings younger than `NUMERICS`, with the value that all runs had before: it does not count as a difference."""
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -106,6 +119,8 @@ def stored(store: Path, spec: RunSpec) -> Path:
     """Where a run's result lives. Equal settings share a place, so studies share runs."""
     settings = spec.describe()
     settings.pop("seed")
+    agent = settings["agent_settings"]
+    settings["agent_settings"] = {k: v for k, v in agent.items() if k not in ADDED_LATER or v != ADDED_LATER[k]}
     text = json.dumps([NUMERICS, settings], sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     return store / f"{spec.agent}-{digest}" / f"seed-{spec.seed:04d}.safetensors"

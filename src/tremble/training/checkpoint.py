@@ -19,8 +19,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 FORMAT = 2
-"""2: one header entry. Format 1 had two, and safetensors writes several in no fixed order, so that equal runs could have
-unequal files; it is still read."""
+"""2: one header entry. Format 1 had two, and safetensors writes several in no fixed order, so that equal runs could
+have unequal files; it is still read."""
 T = TypeVar("T")
 
 

@@ -1,0 +1,35 @@
+"""What an agent asks of its replay memory."""
+
+from __future__ import annotations
+
+import equinox as eqx
+
+
+class ReplaySpec(eqx.Module):
+    """Items of ``n_step`` steps, sampled uniformly or in proportion to priority^exponent."""
+
+    n_step: int = eqx.field(static=True, default=1)
+    """Rewards summed before the bootstrap: R = sum_k gamma^k r_k, discount gamma^n."""
+    prioritised: bool = eqx.field(static=True, default=False)
+    """Sample by the last loss of an item instead of uniformly."""
+    priority_exponent: float = eqx.field(static=True, default=0.6)
+    """0 is uniform, 1 proportional to the loss."""
+    importance_start: float = eqx.field(static=True, default=0.4)
+    """Exponent of the importance weights at first: 1 undoes the sampling's bias altogether."""
+    importance_end: float = eqx.field(static=True, default=1.0)
+    """Exponent at last."""
+    importance_steps: float = eqx.field(static=True, default=100_000.0)
+    """Transitions over which it rises in a straight line."""
+
+    def __check_init__(self) -> None:
+        """Refuse nonsense where it is made."""
+        if self.n_step < 1:
+            raise ValueError(f"n_step must be at least 1, got {self.n_step}")
+        for name in ("priority_exponent", "importance_start", "importance_end"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} must be between 0 and 1, got {getattr(self, name)}")
+
+    def importance_exponent(self, transitions: int) -> float:
+        """The exponent after so many transitions."""
+        share = min(transitions / self.importance_steps, 1.0) if self.importance_steps > 0 else 1.0
+        return self.importance_start + share * (self.importance_end - self.importance_start)
