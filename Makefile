@@ -66,6 +66,7 @@ format: install ## let ruff sort imports, fix what it can and format
 	$(BIN)/ruff format .
 
 # Resolve with the oldest supported Python: what fits it fits the newer ones too.
+# The extra dev names tremble's other extras by way of tremble itself, which must not end up among the pins.
 # A build label of torch (such as +cpu) is dropped, so that the pin fits every build of that version.
 PIP_COMPILE = CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --upgrade --strip-extras --allow-unsafe --annotation-style=line \
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-emit-options
@@ -73,7 +74,8 @@ PIP_COMPILE = CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --up
 lock: install ## pin the newest versions that fit: requirements.lock and requirements-bench.lock
 	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11) and "make lock wants a .venv made with Python 3.11")'
 	$(PIP_COMPILE) --extra dev --output-file requirements.lock pyproject.toml
-	$(PIP_COMPILE) --constraint requirements.lock --output-file requirements-bench.lock pyproject.toml requirements-bench.in
+	sed -i.bak -E '/^tremble @ /d; s/ tremble, (tremble \(pyproject)/ \1/; s/ tremble$$/ tremble (pyproject.toml)/' requirements.lock && rm requirements.lock.bak
+	$(PIP_COMPILE) --extra box2d --constraint requirements.lock --output-file requirements-bench.lock pyproject.toml requirements-bench.in
 	sed -i.bak -E 's/^(torch==[0-9.]+)\+[a-z0-9]+/\1/' requirements-bench.lock && rm requirements-bench.lock.bak
 
 bench: $(BENCH_VENV)/.installed ## speed beside other libraries, in an environment of its own (ARGS=--help)

@@ -54,12 +54,12 @@ def _moments(agent: Any, env: Any, seeds: list[int], record_every: int, chunk: i
     import jax
     import jax.numpy as jnp
 
-    from tremble.training.run import iterate
+    from tremble.training.chunks import iterate
 
     if len(seeds) == 1:
-        return iterate(agent, env, seeds[0], agent.memory_size, record_every, chunk)
+        return iterate(agent, env, seeds[0], agent.memory_size, record_every, (chunk,))
     stack = jax.tree.map(lambda x: jnp.full(len(seeds), x, jnp.float32), (agent, env))
-    return iterate(*stack, seeds, agent.memory_size, record_every, chunk)
+    return iterate(*stack, seeds, agent.memory_size, record_every, (chunk,))
 
 
 def _advance(moments: Iterator[Any], steps: int) -> int:

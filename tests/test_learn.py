@@ -79,6 +79,25 @@ def test_target_is_reward_plus_discount_times_all_atoms_of_one_action():
         np.testing.assert_allclose(target.atoms[b], expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("enumerated", [True, False])
+def test_a_forbidden_action_is_never_bootstrapped_from(enumerated):
+    agent, batch = small_agent(criterion=Mean()), batch_of(enumerated=enumerated)
+    state, noise = state_of(agent), agent.draw_learn(jax.random.key(3))
+    table, rng = jnp.eye(N_STATES), np.random.default_rng(4)
+    index = batch_of().obs_t.index
+    atoms = np.asarray(predict_each(agent, state.target_params, table[index]).atoms)  # [batch, actions, N]
+    best = atoms.mean(-1).argmax(-1)
+    mask = np.ones((BATCH, N_ACTIONS), bool)
+    mask[np.arange(BATCH), best] = rng.random(BATCH) < 0.5  # forbid the best action of about half the samples
+    assert 0 < (~mask).sum() < BATCH
+    target, _ = bootstrap_target(agent, state, dataclasses.replace(batch, mask_t=jnp.asarray(mask)), noise, CLOCK)
+    permitted = np.where(mask, atoms.mean(-1), -np.inf).argmax(-1)
+    expected = (
+        np.asarray(batch.reward_t)[:, None] + np.asarray(batch.discount_t)[:, None] * atoms[np.arange(BATCH), permitted]
+    )
+    np.testing.assert_allclose(target.atoms, expected, rtol=1e-5, atol=1e-5)
+
+
 def test_selection_by_the_criterion_differs_from_the_mean_somewhere():
     """Otherwise the test above could not tell a perturbed selection from a plain one."""
     agent, batch = small_agent(), batch_of()
@@ -237,7 +256,7 @@ def test_refresh_copies_or_mixes():
 def test_best_return_reports_changes_per_observation():
     agent = small_agent(criterion=Mean())
     obs = jnp.eye(N_STATES)
-    dist, changed = best_return(agent, state_of(agent), obs, agent.draw_learn(jax.random.key(0)), CLOCK)
+    dist, changed = best_return(agent, state_of(agent), obs, None, agent.draw_learn(jax.random.key(0)), CLOCK)
     assert dist.atoms.shape == (N_STATES, N) and not changed.any()
 
 

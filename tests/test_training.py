@@ -10,6 +10,8 @@ import tremble
 from tremble.settings import SettingsError
 from tremble.training import checkpoint, run
 from tremble.training.checkpoint import CheckpointError
+from tremble.training.chunks import iterate
+from tremble.training.spec import RunSpec
 
 SMALL = {"n_quantiles": 16, "widths": [16, 16], "batch_size": 16, "start_steps": 100, "learning_rate": 1e-3}
 STEPS = 600
@@ -59,7 +61,8 @@ def test_interrupted_and_continued_equals_uninterrupted(tmp_path, base, stop_at)
 
     with pytest.raises(KeyboardInterrupt):
         small_run(out=tmp_path, chunk=50, on_progress=interrupt)
-    saved = checkpoint.read_meta(tmp_path / "state.safetensors")["step"]
+    newest = sorted((tmp_path / "checkpoints").iterdir())[-1]
+    saved = checkpoint.read_meta(newest)["facts"]["t"]
     assert saved == stop_at, "whole chunks made before the interruption are kept"
     steps = []
     continued = small_run(out=tmp_path, chunk=50, on_progress=lambda step, row: steps.append(step))
@@ -77,8 +80,11 @@ def test_a_finished_run_is_not_trained_again(tmp_path):
 def test_files_of_two_equal_runs_are_equal(tmp_path):
     for name in ("a", "b"):
         small_run(out=tmp_path / name)
-    for file in ("config.json", "metrics.jsonl", "weights.safetensors", "state.safetensors"):
-        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes(), file
+    files = [path.relative_to(tmp_path / "a") for path in (tmp_path / "a").rglob("*") if path.is_file()]
+    assert {path.name for path in files} > {"config.json", "metrics.jsonl", "weights.safetensors", "timing.jsonl"}
+    for file in files:
+        if file.name != "timing.jsonl":
+            assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes(), file
 
 
 def test_other_settings_in_the_same_directory_are_refused(tmp_path):
@@ -204,6 +210,6 @@ def test_the_distribution_is_learned_not_only_the_mean():
 
 
 def test_chunks_split_where_learning_starts():
-    agent, env = run.RunSpec("pqr", "nchain", 300, 0, "nchain", SMALL).build()
-    ends = [m.t for m in run.iterate(agent, env, 0, 300, record_every=250, chunk=120)]
+    agent, env = RunSpec("pqr", "nchain", 300, 0, None, SMALL).build()
+    ends = [m.t for m in iterate(agent, env, 0, 300, record_every=250, stops=(120,))]
     assert ends == [100, 120, 240, 250, 300]

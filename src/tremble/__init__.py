@@ -8,8 +8,10 @@ from typing import Any
 from tremble import criteria, envs, losses
 from tremble.dist import ReturnDist
 from tremble.presets import make
+from tremble.training.evaluation import Evaluation, evaluate
 from tremble.training.many import train_many
-from tremble.training.run import Run, train
+from tremble.training.run import Run, resume, train
+from tremble.training.trained import TrainedAgent, load
 
 try:
     __version__ = version("tremble")
@@ -30,7 +32,7 @@ def list_criteria() -> list[str]:
 
 
 def list_envs() -> list[str]:
-    """Names of the environments that compiled training takes."""
+    """Names of the environments that train inside XLA; any Gymnasium id is an environment too."""
     return list(envs.JAX_ENVS)
 
 
@@ -43,15 +45,20 @@ def list_studies() -> list[str]:
 
 __all__ = [
     "ReturnDist",
+    "Evaluation",
     "Run",
+    "TrainedAgent",
     "criteria",
     "envs",
+    "evaluate",
     "list_agents",
     "list_criteria",
     "list_envs",
     "list_studies",
+    "load",
     "losses",
     "make",
+    "resume",
     "train",
     "train_many",
 ]

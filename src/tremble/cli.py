@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import sys
+import time
+import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 from tyro.conf import Positional, UseAppendAction, arg, subcommand
 
 console = Console()
@@ -77,21 +82,39 @@ class Demo:
 
 @dataclass
 class Train:
-    """Train one agent and keep the run: settings, metrics, weights, and the state to continue from.
+    """Train one agent and keep the run: settings, metrics, evaluations, weights, and the state to continue from.
 
-    Repeating the command continues an interrupted run, with the same numbers as if it had not been interrupted.
+    Repeating the command continues an interrupted run, with the same numbers as if it had not been interrupted;
+    `tremble resume DIRECTORY` does the same without repeating anything.
+
+    Examples:
+      tremble train pqr --env CartPole-v1 --steps 50000
+      tremble train qrdqn --env LunarLander-v3 --steps 100000 --domain control --set delta_0=5000
+      tremble train pqr --env my_package.my_env:MyEnv --steps 20000 --evaluate-every 2000
     """
 
     agent: Positional[str]
     """Which agent; `tremble list` shows them."""
     env: str = "nchain"
-    """Which environment."""
+    """Environment: a name of `tremble list`, a Gymnasium id (CartPole-v1), or module:Class for one of your own."""
     steps: int = 20_000
     """Environment steps."""
     seed: int = 0
     """One seed, one sequence of numbers."""
     out: Path | None = None
     """Run directory (default: runs/AGENT-ENV-sSEED)."""
+    domain: str | None = None
+    """Column of hyperparameters (default: the paper's for its own environments, `control` for all others)."""
+    n_envs: int = 1
+    """Environments stepped together."""
+    parallel: bool = False
+    """Give each environment a process of its own; worth it where a step takes milliseconds."""
+    evaluate_every: int | None = None
+    """Steps between two evaluations (default: a tenth of the run; none for environments that train inside XLA)."""
+    evaluate_episodes: int = 10
+    """Episodes of each evaluation."""
+    track: UseAppendAction[tuple[Literal["tensorboard", "wandb", "mlflow"], ...]] = ()
+    """Send the metrics there too; needs pip install 'tremble[tracking]'."""
     set: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME=VALUE")] = ()
     """Change a setting of the agent: --set delta_0=100 --set widths=128,128. See `tremble list --settings AGENT`."""
     env_set: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME=VALUE")] = ()
@@ -99,34 +122,148 @@ class Train:
 
     def run(self) -> None:
         """Run it."""
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
+        from tremble.envs import JAX_ENVS
         from tremble.settings import parse_assignments
         from tremble.training.run import train
 
-        out = self.out or Path(f"runs/{self.agent}-{self.env}-s{self.seed}")
-        columns = (
-            TextColumn(f"{self.agent} on {self.env}"), BarColumn(), TextColumn("{task.completed:,}/{task.total:,}"),
-            TextColumn("{task.fields[note]}"), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
-        )  # fmt: skip
-        with Progress(*columns, console=console) as progress:
-            bar = progress.add_task("train", total=self.steps, note="compiling")
+        name = f"{self.agent}-{self.env}-s{self.seed}".replace("/", "-").replace(":", "-")
+        out = self.out or Path("runs") / name
+        every = self.evaluate_every
+        if every is None:
+            every = 0 if self.env in JAX_ENVS else max(1, self.steps // 10)
 
-            def show(step: int, row: dict[str, float]) -> None:
-                parts = [f"return {row['reward_per_episode']:.2f}"] if row else []
-                parts += [f"{k} {row[k]:.3g}" for k in ("loss", "delta", "coefficient", "epsilon") if row.get(k)]
-                progress.update(bar, completed=step, note="  ".join(parts))
+        def go(how: dict[str, Any]) -> Any:
+            return train(
+                self.agent, self.env, steps=self.steps, seed=self.seed, out=out, domain=self.domain,
+                env_options=parse_assignments(self.env_set), n_envs=self.n_envs, parallel=self.parallel,
+                evaluate_every=every, evaluate_episodes=self.evaluate_episodes, trackers=self.track,
+                **how, **parse_assignments(self.set),
+            )  # fmt: skip
 
-            run = train(
-                self.agent,
-                self.env,
-                steps=self.steps,
-                seed=self.seed,
-                out=out,
-                env_options=parse_assignments(self.env_set),
-                on_progress=show,
-                **parse_assignments(self.set),
+        _show_run(go, f"{self.agent} on {self.env}", self.steps, out)
+
+
+@dataclass
+class Resume:
+    """Continue an interrupted run to its end; everything needed is in its directory."""
+
+    run_directory: Positional[Path]
+    """The directory given to `tremble train --out`."""
+    track: UseAppendAction[tuple[Literal["tensorboard", "wandb", "mlflow"], ...]] = ()
+    """Send the metrics there too."""
+
+    def run(self) -> None:
+        """Run it."""
+        from tremble.training.files import RunFiles
+        from tremble.training.run import resume
+        from tremble.training.spec import RunSpec
+
+        contents = RunFiles(self.run_directory).newest()
+        spec = None if contents is None else RunSpec(**contents.meta["spec"])
+        title, steps = ("resume", 1) if spec is None else (f"{spec.agent} on {spec.env}", spec.steps)
+        _show_run(lambda how: resume(self.run_directory, trackers=self.track, **how), title, steps, self.run_directory)
+
+
+@dataclass
+class Evaluate:
+    """Run episodes with a trained agent, and compare the returns it predicts with those it gets.
+
+    Evaluation episodes have seeds of their own, apart from all seeds of training.
+
+    Examples:
+      tremble evaluate runs/pqr-CartPole-v1-s0
+      tremble evaluate runs/pqr-CartPole-v1-s0 --criterion p_dltv --epsilon 0.001 --episodes 200
+    """
+
+    run_directory: Positional[Path]
+    """The directory of a run."""
+    episodes: int = 100
+    """How many."""
+    seed: int = 0
+    """Seed of the evaluation."""
+    criterion: str = "mean"
+    """Act by this: `mean`, `own` (the agent's, as at the end of training), or a name of `tremble list`."""
+    epsilon: float = 0.0
+    """Probability of a random action."""
+    env_set: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME=VALUE")] = ()
+    """Change an option of the environment, to see how the agent fares elsewhere."""
+
+    def run(self) -> None:
+        """Run it."""
+        import numpy as np
+        from rich.progress import Progress
+
+        from tremble.report.statistics import mean_interval
+        from tremble.settings import parse_assignments
+        from tremble.training.checkpoint import write_text
+        from tremble.training.evaluation import criterion_named, evaluate
+        from tremble.training.run import evaluation_maker
+        from tremble.training.trained import load
+
+        agent = load(self.run_directory)
+        assert agent.spec is not None
+        spec = dataclasses.replace(agent.spec, env_options=agent.spec.env_options | parse_assignments(self.env_set))
+        criterion = criterion_named(self.criterion, agent.agent)
+        with Progress(console=console, transient=True) as progress:
+            bar = progress.add_task("episodes", total=self.episodes)
+            result = evaluate(
+                agent, evaluation_maker(spec, spec.env), episodes=self.episodes, seed=self.seed, criterion=criterion,
+                epsilon=self.epsilon, on_episode=lambda done: progress.update(bar, completed=done),
+            )  # fmt: skip
+        interval = mean_interval(list(result.returns))
+        console.print(
+            f"return {result.mean:.2f}  95 % [{interval.low:.2f}, {interval.high:.2f}]  "
+            f"median {np.median(result.returns):.2f}  min {result.returns.min():.2f}  max {result.returns.max():.2f}  "
+            f"over {self.episodes} episodes of {spec.env}"
+        )
+        calibration = result.calibration()
+        title = "Is it calibrated? Share of episodes at or below the predicted quantile"
+        table = Table("level", *calibration["coverage"], title=title)
+        table.add_row("share", *[f"{x:.2f}" for x in calibration["coverage"].values()])
+        console.print(table)
+        console.print(
+            f"discounted return from the start: predicted {calibration['mean_predicted']:.3f}, "
+            f"happened {calibration['mean_happened']:.3f};  W1 {calibration['w1']:.3f}, W2 {calibration['w2']:.3f}"
+        )
+        if calibration["truncated"]:
+            console.print(
+                f"[yellow]{calibration['truncated']:.0%} of the episodes were cut by a time limit: their discounted "
+                "returns lack what would have followed, which the predictions include.[/]"
             )
+        out = self.run_directory / f"evaluation-{self.criterion}-e{self.epsilon:g}-s{self.seed}.json"
+        row = {"episodes": self.episodes, "seed": self.seed, "criterion": self.criterion, "epsilon": self.epsilon}
+        write_text(out, json.dumps(row | result.row(), indent=1) + "\n")
+        console.print(f"written to [bold]{out}[/]")
+
+
+def _show_run(go: Callable[[dict[str, Any]], Any], title: str, steps: int, out: Path) -> None:
+    """Train under a progress bar, then say what came of it."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn(title), BarColumn(), TextColumn("{task.completed:,}/{task.total:,}"),
+        TextColumn("{task.fields[note]}"), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
+    )  # fmt: skip
+    names = ("reward_per_episode", "return", "evaluation", "loss", "delta", "coefficient", "epsilon")
+    with Progress(*columns, console=console) as progress:
+        bar = progress.add_task("train", total=steps, note="compiling")
+        begin: tuple[float, int] | None = None
+
+        def show(step: int, row: dict[str, Any]) -> None:
+            nonlocal begin
+            now = time.monotonic()
+            if begin is None:
+                begin = (now, step)
+            speed = (step - begin[1]) / (now - begin[0]) if now > begin[0] and step > begin[1] else None
+            parts = [f"{speed:,.0f} steps/s"] if speed else []
+            parts += [f"{k} {row[k]:.3g}" for k in names if row.get(k)]
+            progress.update(bar, completed=step, note="  ".join(parts))
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", UserWarning)
+            warnings.showwarning = lambda message, *rest: console.print(f"[yellow]warning:[/] {message}")
+            run = go({"on_progress": show, "on_message": lambda text: console.print(f"[dim]{text}[/]")})
+    if len(run.snapshots):
         table = Table("action", "mean", "std", "5 %", "95 %", title="Return predicted at the start state")
         from tremble.dist import ReturnDist
 
@@ -136,7 +273,15 @@ class Train:
             numbers = (d.mean(), d.std(), d.quantile(0.05), d.quantile(0.95))
             table.add_row(str(action), *[f"{float(x):.3f}" for x in numbers])
         console.print(table)
-        console.print(f"optimal actions: {run.optimal_count:,} of {self.steps:,}   saved in [bold]{out}[/]")
+        console.print(f"optimal actions: {run.optimal_count:,} of {run.spec.steps:,}")
+    if run.evaluations:
+        title = f"Evaluations, {run.spec.evaluate_episodes} episodes each"
+        table = Table("step", "mean return", "min", "max", title=title)
+        for row in run.evaluations:
+            shown = (row["mean"], min(row["returns"]), max(row["returns"]))
+            table.add_row(f"{row['step']:,}", *[f"{x:.2f}" for x in shown])
+        console.print(table)
+    console.print(f"saved in [bold]{out}[/]" + ("" if run.log else f"   next: tremble evaluate {out}"))
 
 
 @dataclass
@@ -145,8 +290,8 @@ class List:
 
     settings: str | None = None
     """Show the settings of this agent, with the values of --domain."""
-    domain: Literal["nchain", "lunarlander", "atari"] = "nchain"
-    """Which of the paper's hyperparameter columns."""
+    domain: str = "nchain"
+    """Which column of hyperparameters: nchain, lunarlander, atari (the paper's), sb3_zoo, control."""
 
     def run(self) -> None:
         """Run it."""
@@ -220,6 +365,8 @@ def _as_rich(markdown: str) -> Table:
 
 Command = (
     Annotated[Train, subcommand("train")]
+    | Annotated[Resume, subcommand("resume")]
+    | Annotated[Evaluate, subcommand("evaluate")]
     | Annotated[Study, subcommand("study")]
     | Annotated[Demo, subcommand("demo")]
     | Annotated[Illustrate, subcommand("illustrate")]
@@ -234,17 +381,21 @@ def main() -> None:
         prog="tremble",
         description="Distributional reinforcement learning with randomised risk criteria.",
     )
+    from tremble.envs.adaptor import EnvironmentFaultError
+    from tremble.envs.encoding import UnsupportedSpaceError
     from tremble.settings import SettingsError
     from tremble.training.checkpoint import CheckpointError
     from tremble.training.pool import PoolError
+
+    expected = (SettingsError, UnsupportedSpaceError, EnvironmentFaultError, CheckpointError, PoolError, OSError)
 
     try:
         command.run()
     except KeyboardInterrupt:
         console.print("\n[yellow]interrupted.[/] What was finished is kept: repeat the command to go on.")
         sys.exit(130)
-    except (SettingsError, CheckpointError, PoolError, OSError) as error:
-        Console(stderr=True).print(f"[bold red]error:[/] {error}", highlight=False, markup=True)
+    except expected as error:
+        Console(stderr=True).print("[bold red]error:[/]", Text(str(error)), highlight=False)
         sys.exit(1)
     finally:
         sys.stdout.flush()

@@ -31,10 +31,15 @@ class Adam(eqx.Module):
     adam_epsilon: Scalar = 1e-8
     max_grad_norm: float | None = eqx.field(static=True, default=None)
     """Clip the gradient's global norm to this; None does not."""
+    decay_updates: int = eqx.field(static=True, default=0)
+    """Lower the learning rate in a straight line to zero over so many updates; 0 keeps it."""
 
     def transform(self) -> optax.GradientTransformation:
         """The optax optimiser; its hyperparameters may be traced."""
-        adam = optax.adam(self.learning_rate, eps=self.adam_epsilon)
+        rate = self.learning_rate
+        if self.decay_updates:
+            rate = optax.linear_schedule(self.learning_rate, 0.0, self.decay_updates)
+        adam = optax.adam(rate, eps=self.adam_epsilon)
         if self.max_grad_norm is None:
             return adam
         return optax.chain(optax.clip_by_global_norm(self.max_grad_norm), adam)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tremble.agent import Agent
@@ -41,6 +41,8 @@ class Column:
     c: float
     delta_0: float
     widths: tuple[int, ...]
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Further settings of the agent, by name."""
 
 
 COLUMNS: dict[str, Column] = {
@@ -98,7 +100,58 @@ COLUMNS: dict[str, Column] = {
         delta_0=1e6,
         widths=(512,),
     ),
+    # Not the paper's: what rl-baselines3-zoo publishes for QR-DQN on LunarLander, from which the paper's column comes.
+    # Bursts of 256 updates every 256 steps, so that the target (copied at every step) stays fixed during a burst.
+    "sb3_zoo": Column(
+        batch_size=128,
+        n_quantiles=170,
+        kappa=1.0,
+        beta=0.05,
+        memory_size=100_000,
+        learning_rate=1.5e-3,
+        gamma=0.995,
+        update_interval=256,
+        target_update_interval=256,
+        start_steps=10_000,
+        epsilon_start=1.0,
+        epsilon_end=0.18,
+        epsilon_decay_steps=24_000,
+        c=50.0,
+        delta_0=5e4,
+        widths=(256, 256),
+        settings={"updates_per_round": 256, "decay_updates": 90_000},
+    ),
+    # Ours, for small control problems: learning begins early, and exploration fades within ten thousand steps.
+    "control": Column(
+        batch_size=64,
+        n_quantiles=32,
+        kappa=1.0,
+        beta=0.05,
+        memory_size=50_000,
+        learning_rate=1e-3,
+        gamma=0.99,
+        update_interval=1,
+        target_update_interval=1,
+        start_steps=500,
+        epsilon_start=1.0,
+        epsilon_end=0.02,
+        epsilon_decay_steps=5_000,
+        c=5.0,
+        delta_0=2e3,
+        widths=(64, 64),
+        settings={"target_tau": 0.01, "double": True, "n_step": 3},
+    ),
 }
+
+
+def domain_of(env: str) -> str:
+    """The column that goes with an environment: the paper's for its own domains, `control` for everything else."""
+    name = env.rsplit("/", 1)[-1].lower()
+    if name.startswith("nchain"):
+        return "nchain"
+    if name.startswith("lunarlander"):
+        return "lunarlander"
+    return "atari" if env.startswith("ALE/") or "noframeskip" in name else "control"
 
 
 def _epsilon_greedy(column: Column) -> Chooser:
@@ -107,7 +160,7 @@ def _epsilon_greedy(column: Column) -> Chooser:
 
 def _agent(column: Column, **parts: Any) -> Agent:
     """The settings all agents of a column share."""
-    return Agent(
+    agent = Agent(
         **({"representation": Quantile(column.n_quantiles, column.kappa)} | parts),
         network=MlpSpec(tuple(column.widths)),
         optimiser=Adam(column.learning_rate, 0.01 / column.batch_size),
@@ -118,6 +171,7 @@ def _agent(column: Column, **parts: Any) -> Agent:
         target_update_interval=column.target_update_interval,
         start_steps=column.start_steps,
     )
+    return override(agent, column.settings)
 
 
 def _optimist(criterion: str) -> Callable[[Column], Agent]:

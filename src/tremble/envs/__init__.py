@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from tremble.core import JaxEnv
+from tremble.envs import probes
 from tremble.envs.chain import NChain
+from tremble.envs.deep_sea import DeepSea
+from tremble.envs.jax_gym import JaxGymEnv
 from tremble.envs.registration import register
 
-JAX_ENVS: dict[str, Callable[..., JaxEnv]] = {"nchain": NChain}
+JAX_ENVS: dict[str, Callable[..., JaxEnv]] = {
+    "nchain": NChain,
+    "deepsea": DeepSea,
+    "deepsea-stochastic": partial(DeepSea, stochastic=True),
+    "probe-constant": probes.ConstantReward,
+    "probe-observation": probes.ObservationValue,
+    "probe-discounting": probes.Discounting,
+    "probe-action": probes.ActionChoice,
+    "probe-joint": probes.JointPolicy,
+    "probe-two-point": probes.TwoPointReward,
+    "probe-truncation": probes.TruncationOnly,
+}
 """Constructors by name; keyword arguments are the fields of the environment."""
 
 register()
 
-__all__ = ["JAX_ENVS", "NChain", "register"]
+__all__ = ["JAX_ENVS", "DeepSea", "JaxGymEnv", "NChain", "register"]

@@ -1,6 +1,9 @@
 """Replay memory: as a pytree inside compiled loops, as NumPy arrays beside host loops."""
 
+from tremble.replay.accumulator import Accumulator
+from tremble.replay.host import HostReplay, bill, readable
+from tremble.replay.priorities import SumTree
 from tremble.replay.spec import ReplaySpec
 from tremble.replay.uniform import Replay, draw_sample
 
-__all__ = ["Replay", "ReplaySpec", "draw_sample"]
+__all__ = ["ReplaySpec", "Replay", "draw_sample", "Accumulator", "HostReplay", "SumTree", "bill", "readable"]

@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from tremble.envs.chain import LEFT, RIGHT, NChain
 from tremble.training import checkpoint
 from tremble.training.pool import Task, run_tasks
-from tremble.training.run import RunSpec
+from tremble.training.spec import RunSpec
 
 NUMERICS = 1
 """Raise when a change of the code changes the numbers of a run, so that stored runs are made again."""
@@ -26,6 +26,7 @@ NUMERICS = 1
 ADDED_LATER: dict[str, Any] = {
     "network.initialisation": "fan_in_uniform",
     "dueling": False,
+    "optimiser.decay_updates": 0,
     "updates_per_round": 1,
     "replay.n_step": 1,
     "replay.prioritised": False,
@@ -48,7 +49,7 @@ class Cell:
 
     def spec(self, seed: int, steps: int) -> RunSpec:
         """The run with one seed."""
-        return RunSpec(self.agent, "nchain", steps, seed, "nchain", self.agent_options, self.env_options)
+        return RunSpec(self.agent, "nchain", steps, seed, None, self.agent_options, self.env_options)
 
 
 @dataclass(frozen=True)

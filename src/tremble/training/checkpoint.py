@@ -6,10 +6,12 @@ counters) is JSON in the file's header. Later versions may add groups; readers i
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,17 +30,50 @@ class CheckpointError(RuntimeError):
     """A file that cannot be used; the message says which, why, and what to do."""
 
 
+@dataclass(frozen=True)
+class Contents:
+    """A file that was read whole and found undamaged."""
+
+    path: Path
+    meta: dict[str, Any]
+    arrays: dict[str, np.ndarray]
+
+    def group(self, name: str) -> dict[str, np.ndarray]:
+        """All arrays of one flat group, whatever their shapes."""
+        return {key.removeprefix(f"{name}/"): x for key, x in self.arrays.items() if key.startswith(f"{name}/")}
+
+    def tree(self, group: str, like: T) -> T:
+        """A pytree shaped ``like`` the one given (arrays or `jax.ShapeDtypeStruct`); shapes and types must agree."""
+        leaves, structure = jax.tree_util.tree_flatten_with_path(like)
+        loaded = []
+        for key, leaf in leaves:
+            name = f"{group}/{_name(key)}"
+            if name not in self.arrays:
+                raise CheckpointError(f"{self.path} has no {name}: it belongs to other settings")
+            array = self.arrays[name]
+            if array.shape != tuple(leaf.shape) or array.dtype != np.dtype(leaf.dtype):
+                raise CheckpointError(
+                    f"{self.path}: {name} is {array.dtype}{list(array.shape)}, "
+                    f"expected {np.dtype(leaf.dtype)}{list(leaf.shape)}: it belongs to other settings"
+                )
+            loaded.append(array)
+        tree: T = jax.tree_util.tree_unflatten(structure, loaded)
+        return tree
+
+
 def save(path: Path, trees: Mapping[str, Any], meta: Mapping[str, Any]) -> None:
     """Write named pytrees and JSON-ready metadata; the file appears whole or not at all."""
     arrays: dict[str, np.ndarray] = {}
     for group, tree in trees.items():
         for key, leaf in jax.tree_util.tree_leaves_with_path(tree):
             arrays[f"{group}/{_name(key)}"] = np.asarray(leaf, order="C")
-    header = {"tremble": json.dumps({"format": FORMAT, "meta": meta})}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
+    meta = json.loads(json.dumps(meta))
+    header = {"tremble": json.dumps({"format": FORMAT, "digest": _digest(meta, arrays), "meta": meta})}
+    temporary = None
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        os.close(handle)
         save_file(arrays, temporary, metadata=header)
         with open(temporary, "rb") as file:
             os.fsync(file.fileno())
@@ -48,64 +83,65 @@ def save(path: Path, trees: Mapping[str, Any], meta: Mapping[str, Any]) -> None:
             f"could not write {path}: {error}. What was saved before is untouched; free some space and run again."
         ) from error
     finally:
-        Path(temporary).unlink(missing_ok=True)
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+
+
+def read(path: Path) -> Contents:
+    """Read a file whole, and compare it with its checksum."""
+    meta, digest = _header(path)
+    try:
+        with safe_open(path, framework="numpy") as file:
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except (OSError, SafetensorError, ValueError) as error:
+        raise CheckpointError(f"{path} is damaged ({error}); delete it to start over") from error
+    if digest is not None and digest != _digest(meta, arrays):
+        raise CheckpointError(f"{path} is damaged (its checksum does not fit its contents); delete it to start over")
+    return Contents(path, meta, arrays)
 
 
 def read_meta(path: Path) -> dict[str, Any]:
-    """The metadata of a file, after checking that it is one of ours."""
+    """The metadata of a file, after checking that it is one of ours; the arrays are not looked at."""
+    return _header(path)[0]
+
+
+def load(path: Path, like: Mapping[str, T]) -> dict[str, T]:
+    """Read pytrees shaped ``like`` those given."""
+    contents = read(path)
+    return {group: contents.tree(group, tree) for group, tree in like.items()}
+
+
+def load_group(path: Path, group: str) -> dict[str, np.ndarray]:
+    """Read all arrays of one flat group."""
+    return read(path).group(group)
+
+
+def _header(path: Path) -> tuple[dict[str, Any], str | None]:
     try:
         with safe_open(path, framework="numpy") as file:
             header = file.metadata() or {}
         if "tremble_format" in header:
-            version, meta = int(header["tremble_format"]), json.loads(header["meta"])
+            own = {"format": int(header["tremble_format"]), "meta": json.loads(header["meta"])}
         else:
             own = json.loads(header.get("tremble", "{}"))
-            version, meta = own.get("format"), own.get("meta")
+        version, meta, digest = own.get("format"), own.get("meta"), own.get("digest")
     except (OSError, SafetensorError, ValueError, KeyError, AttributeError) as error:
         raise CheckpointError(f"{path} is damaged or not a tremble file ({error}); delete it to start over") from error
     if not isinstance(version, int) or not isinstance(meta, dict):
         raise CheckpointError(f"{path} is a safetensors file, but not one of tremble's")
     if version > FORMAT:
         raise CheckpointError(f"{path} has format {version}, newer than this version reads ({FORMAT}); upgrade tremble")
-    return meta
+    return meta, digest
 
 
-def load(path: Path, like: Mapping[str, T]) -> dict[str, T]:
-    """Read pytrees shaped ``like`` those given (arrays or `jax.ShapeDtypeStruct`); shapes and types must agree."""
-    read_meta(path)
-    trees: dict[str, T] = {}
-    try:
-        with safe_open(path, framework="numpy") as file:
-            present = set(file.keys())
-            for group, tree in like.items():
-                leaves, structure = jax.tree_util.tree_flatten_with_path(tree)
-                loaded = []
-                for key, leaf in leaves:
-                    name = f"{group}/{_name(key)}"
-                    if name not in present:
-                        raise CheckpointError(f"{path} has no {name}: it belongs to other settings")
-                    array = file.get_tensor(name)
-                    if array.shape != tuple(leaf.shape) or array.dtype != np.dtype(leaf.dtype):
-                        raise CheckpointError(
-                            f"{path}: {name} is {array.dtype}{list(array.shape)}, "
-                            f"expected {np.dtype(leaf.dtype)}{list(leaf.shape)}: it belongs to other settings"
-                        )
-                    loaded.append(array)
-                trees[group] = jax.tree_util.tree_unflatten(structure, loaded)
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{path} is damaged ({error}); delete it to start over") from error
-    return trees
-
-
-def load_group(path: Path, group: str) -> dict[str, np.ndarray]:
-    """All arrays of one flat group, whatever their shapes."""
-    read_meta(path)
-    try:
-        with safe_open(path, framework="numpy") as file:
-            names = [name for name in file.keys() if name.startswith(f"{group}/")]  # noqa: SIM118 (not a dict)
-            return {name.removeprefix(f"{group}/"): file.get_tensor(name) for name in names}
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{path} is damaged ({error}); delete it to start over") from error
+def _digest(meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
+    """A checksum of everything: a disk may return other bits than it was given, and still a well-formed file."""
+    digest = hashlib.sha256(json.dumps(meta, sort_keys=True).encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(f"{name} {array.dtype} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
 
 
 def write_text(path: Path, text: str) -> None:

@@ -9,8 +9,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from tremble.envs.encoding import Encoder
 from tremble.settings import SettingsError
-from tremble.training.run import DEFAULT_CHUNK, Record, Run, RunSpec, finish, iterate
+from tremble.training.chunks import DEFAULT_CHUNK, Record, iterate
+from tremble.training.run import Run
+from tremble.training.spec import RunSpec
+from tremble.training.trained import Counts, TrainedAgent
 
 
 def train_many(
@@ -20,7 +24,7 @@ def train_many(
     steps: int,
     seeds: Sequence[int],
     sweep: dict[str, Sequence[float]] | None = None,
-    domain: str = "nchain",
+    domain: str | None = None,
     env_options: dict[str, Any] | None = None,
     record_every: int = 500,
     chunk: int = DEFAULT_CHUNK,
@@ -55,12 +59,17 @@ def train_many(
     agents, envs = jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(x, jnp.float32) for x in leaves]), *built)
     records = [Record() for _ in specs]
     state = None
-    for moment in iterate(agents, envs, [s.seed for s in specs], steps, record_every, chunk):
+    for moment in iterate(agents, envs, [s.seed for s in specs], steps, record_every, (chunk,)):
         state = moment.state
         for run, record in enumerate(records):
             record.add(moment, run)
     assert state is not None
-    return [
-        finish(spec, pair[0], pair[1], jax.tree.map(lambda x, i=i: x[i], state.learner.params), record)
-        for i, (spec, pair, record) in enumerate(zip(specs, built, records, strict=True))
-    ]
+    runs = []
+    for i, (spec, (single, world), record) in enumerate(zip(specs, built, records, strict=True)):
+        params = jax.tree.map(lambda x, i=i: x[i], state.learner.params)
+        shape = tuple(jax.eval_shape(lambda world=world: world.observe(world.reset(jax.random.key(0)))).shape)
+        counts = Counts(steps, int(record.rows[-1]["updates"]), int(record.rows[-1]["episodes"]))
+        trained = TrainedAgent(single, params, Encoder("box", shape), world.n_actions, 0, counts, spec)
+        groups = record.arrays()
+        runs.append(Run(spec, trained, record.rows, [], groups["log"], groups["snapshots"], []))
+    return runs

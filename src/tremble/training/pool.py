@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tremble.training.run import RunSpec
+from tremble.training.spec import RunSpec
 
 
 class PoolError(RuntimeError):

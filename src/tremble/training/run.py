@@ -1,240 +1,60 @@
-"""One training run from its description to its results: built, iterated chunk by chunk, recorded, saved, continued."""
+"""One training run from its description to its results: built, driven, recorded, evaluated, saved, continued.
+
+Both loops (inside XLA, and beside a Gymnasium environment) are driven by the same code; it knows when things are due
+and where they are written, and nothing about agents.
+"""
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import os
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
-import equinox as eqx
+import gymnasium
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Num
 
 from tremble.agent import Agent
-from tremble.core import Clock, JaxEnv, Stream, stream_key
-from tremble.dist import ReturnDist
 from tremble.envs import JAX_ENVS
-from tremble.learn import learn
-from tremble.presets import make
-from tremble.replay import draw_sample
-from tremble.settings import SettingsError, describe, nearest, override
-from tremble.training import checkpoint, compiled
-from tremble.training.compiled import TrainState
+from tremble.envs.adaptor import Environment, make_single, name_of, open_environment
+from tremble.envs.encoding import Encoder
+from tremble.envs.jax_gym import JaxGymEnv
+from tremble.replay import bill, readable
+from tremble.settings import SettingsError, nearest
+from tremble.training.checkpoint import CheckpointError, Contents
+from tremble.training.chunks import DEFAULT_CHUNK, CompiledLoop, Record
+from tremble.training.evaluation import evaluate
+from tremble.training.files import RunFiles
+from tremble.training.host import HostLoop
 from tremble.training.interrupt import deferred_interrupt
+from tremble.training.spec import CUSTOM, RunSpec, jax_env
+from tremble.training.tracking import open_trackers
+from tremble.training.trained import Counts, TrainedAgent
 
-DEFAULT_CHUNK = 1000
-"""Steps per compiled call. It changes how often progress shows, and nothing else."""
-SAVE_SECONDS = float(os.environ.get("TREMBLE_SAVE_SECONDS", "15"))
-"""How often a run with a directory is saved."""
-
-
-@dataclass(frozen=True)
-class RunSpec:
-    """Everything that determines a run's numbers, as JSON-ready data."""
-
-    agent: str
-    env: str
-    steps: int
-    seed: int = 0
-    domain: str = "nchain"
-    agent_options: dict[str, Any] = field(default_factory=dict)
-    env_options: dict[str, Any] = field(default_factory=dict)
-    record_every: int = 500
-
-    def __post_init__(self) -> None:
-        """Refuse nonsense before anything is compiled."""
-        if self.steps < 1:
-            raise SettingsError(f"steps must be at least 1, got {self.steps}")
-        if self.record_every < 1:
-            raise SettingsError(f"record_every must be at least 1, got {self.record_every}")
-        if not 0 <= self.seed < 2**31:
-            raise SettingsError(f"seed must be between 0 and 2^31 - 1, got {self.seed}")
-
-    def build(self) -> tuple[Agent, JaxEnv]:
-        """The agent and the environment."""
-        if self.env not in JAX_ENVS:
-            raise SettingsError(f"there is no environment {self.env!r}; {nearest(self.env, JAX_ENVS)}")
-        env = override(JAX_ENVS[self.env](), self.env_options)  # type: ignore[type-var]
-        return make(self.agent, self.domain, **dict(self.agent_options)), env
-
-    def describe(self) -> dict[str, Any]:
-        """The full settings behind the names, for people and for comparing two runs."""
-        agent, env = self.build()
-        return {
-            "agent": self.agent,
-            "env": self.env,
-            "steps": self.steps,
-            "seed": self.seed,
-            "record_every": self.record_every,
-            "agent_settings": describe(agent),
-            "env_settings": describe(env),  # type: ignore[arg-type]
-        }
+SAVE_SECONDS = float(os.environ.get("TREMBLE_SAVE_SECONDS", "600"))
+"""A run is saved at least this often, however slow its environment is."""
 
 
-class Diagnosis(eqx.Module):
-    """A look inside the learner at one moment."""
-
-    atoms: Float[Array, "*runs actions atoms"]
-    """Predicted return distributions at the start state."""
-    scores: Float[Array, "*runs actions"]
-    """What the criterion makes of them, with the draw of that step."""
-    numbers: dict[str, Num[Array, "*runs"]]
-    """Scalars for the metrics table."""
-
-
-def diagnose(
-    agent: Agent, env: JaxEnv, seed: Int[Array, ""], state: TrainState, t: Int[Array, ""], learning: bool
-) -> Diagnosis:
-    """Look at the state after ``t`` steps without changing it."""
-    clock = Clock(t, agent.updates_before(t), state.episodes, t, agent.start_steps)
-    noise = agent.draw_act(stream_key(seed, Stream.ACT, t), env.n_actions).criterion
-    dist = agent.predict(state.learner.params, env.observe(env.reset(stream_key(seed, Stream.RESET, t))))
-    numbers: dict[str, Any] = {
-        "updates": clock.updates,
-        "episodes": state.episodes,
-        "epsilon": agent.chooser.epsilon(clock),
-        **agent.behaviour_criterion.gauges(noise, clock),
-    }
-    if learning:
-        key = stream_key(seed, Stream.DIAGNOSE, t)
-        batch = compiled.as_batch(env, state.replay.sample(draw_sample(key, agent.batch_size), t))
-        _, info = learn(agent, state.learner, batch, agent.draw_learn(key), clock)
-        numbers |= {
-            "loss": info.loss,
-            "gradient_norm": info.gradient_norm,
-            "crossing_rate": info.crossing_rate,
-            "selection_changed": info.selection_changed,
-        }
-    return Diagnosis(dist.atoms, agent.behaviour_criterion.score(dist, noise, clock), numbers)
-
-
-@partial(jax.jit, static_argnums=(5,))
-def _diagnose_single(agent, env, seed, state, t, learning):  # type: ignore[no-untyped-def]
-    return diagnose(agent, env, seed, state, t, learning)
-
-
-@partial(jax.jit, static_argnums=(5,))
-def _diagnose_many(agents, envs, seeds, states, t, learning):  # type: ignore[no-untyped-def]
-    return jax.vmap(lambda a, e, s, x: diagnose(a, e, s, x, t, learning))(agents, envs, seeds, states)
-
-
-@dataclass
-class Moment:
-    """What `iterate` yields: the state after ``t`` steps, what happened since the last, a look inside if due."""
+@runtime_checkable
+class Loop(Protocol):
+    """A run in progress."""
 
     t: int
-    state: TrainState
-    log: dict[str, np.ndarray]
-    diagnosis: Diagnosis | None
+    finished: list[tuple[int, float, int]]
 
-
-def iterate(
-    agent: Agent,
-    env: JaxEnv,
-    seed: Any,
-    steps: int,
-    record_every: int,
-    chunk: int = DEFAULT_CHUNK,
-    start: tuple[int, TrainState] | None = None,
-) -> Iterator[Moment]:
-    """Train, yielding at every chunk's end. With a vector of seeds, agent and env are stacks of as many runs.
-
-    Chunks end at multiples of ``chunk`` and ``record_every``, where learning starts, and at the last step.
-    """
-    many = np.ndim(seed) == 1
-    seed = jnp.asarray(seed, jnp.int32)
-    make_state, run, look = (
-        (compiled.init_many, compiled.chunk_many, _diagnose_many)
-        if many
-        else (compiled.init_single, compiled.chunk_single, _diagnose_single)
-    )
-    t, state = start if start else (0, make_state(agent, env, seed, min(agent.memory_size, steps)))
-    while t < steps:
-        ends = [(t // size + 1) * size for size in (chunk, record_every)] + [steps]
-        if t < agent.start_steps:
-            ends.append(agent.start_steps)
-        end = min(ends)
-        learning = t >= agent.start_steps
-        state, log = run(agent, env, seed, state, jnp.asarray(t, jnp.int32), end - t, learning)
-        t = end
-        diagnosis = None
-        if t % record_every == 0 or t == steps:
-            diagnosis = jax.device_get(look(agent, env, seed, state, jnp.asarray(t, jnp.int32), t > agent.start_steps))
-        happened = jax.device_get({f.name: getattr(log, f.name) for f in dataclasses.fields(log)})
-        yield Moment(t, state, happened, diagnosis)
-
-
-@dataclass
-class Record:
-    """The results of one run so far."""
-
-    log: dict[str, list[np.ndarray]] = field(default_factory=dict)
-    rows: list[dict[str, float]] = field(default_factory=list)
-    atoms: list[np.ndarray] = field(default_factory=list)
-    scores: list[np.ndarray] = field(default_factory=list)
-
-    def add(self, moment: Moment, run: int | None = None) -> None:
-        """Take in a moment; ``run`` picks one of several stacked runs."""
-
-        def pick(x: Any) -> Any:
-            return x if run is None or np.ndim(x) == 0 else x[run]
-
-        for name, values in moment.log.items():
-            self.log.setdefault(name, []).append(np.asarray(pick(values)))
-        if moment.diagnosis is None:
-            return
-        since = int(self.rows[-1]["step"]) if self.rows else 0
-        recent = {name: np.concatenate(parts)[since : moment.t] for name, parts in self.log.items()}
-        ended = np.flatnonzero(recent["done"])
-        row = {"step": float(moment.t)}
-        row |= {name: float(pick(value)) for name, value in moment.diagnosis.numbers.items()}
-        row["reward_per_episode"] = float(recent["reward"].sum() / max(len(ended), 1))
-        row["optimal_share"] = float(recent["optimal"].mean())
-        row["behaviour_changed"] = float(1.0 - recent["greedy"].mean())
-        self.rows.append(row)
-        self.atoms.append(np.asarray(pick(moment.diagnosis.atoms)))
-        self.scores.append(np.asarray(pick(moment.diagnosis.scores)))
-
-    def arrays(self) -> dict[str, dict[str, np.ndarray]]:
-        """Everything but the table, by group."""
-        log = {name: np.concatenate(parts) for name, parts in self.log.items()}
-        snapshots = {"atoms": np.stack(self.atoms), "scores": np.stack(self.scores)} if self.atoms else {}
-        return {"log": log, "snapshots": snapshots}
-
-    @staticmethod
-    def restore(path: Path, rows: list[dict[str, float]]) -> Record:
-        """The record inside a saved run."""
-        log = {name: [array] for name, array in checkpoint.load_group(path, "log").items()}
-        snapshots = checkpoint.load_group(path, "snapshots")
-        return Record(log, rows, list(snapshots.get("atoms", [])), list(snapshots.get("scores", [])))
-
-
-@dataclass(frozen=True)
-class TrainedAgent:
-    """An agent with its parameters."""
-
-    agent: Agent
-    params: Any
-    obs_shape: tuple[int, ...]
-
-    def distribution(self, obs: Any) -> ReturnDist:
-        """Predicted return distribution of every action: ``atoms[actions, atoms]`` for one observation."""
-        obs = jnp.asarray(obs, jnp.float32)
-        if obs.shape != self.obs_shape:
-            raise ValueError(f"expected an observation of shape {self.obs_shape}, got {obs.shape}")
-        return self.agent.predict(self.params, obs)
-
-    def act(self, obs: Any) -> int:
-        """The action of the highest expected return."""
-        return int(jnp.argmax(self.distribution(obs).mean()))
+    @property
+    def params(self) -> Any: ...
+    def advance(self, until: int) -> None: ...
+    def record(self) -> dict[str, Any]: ...
+    def state(self) -> tuple[dict[str, Any], dict[str, Any]]: ...
+    def load(self, contents: Contents) -> bool: ...
+    @property
+    def intact(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -243,11 +63,16 @@ class Run:
 
     spec: RunSpec
     agent: TrainedAgent
+    rows: list[dict[str, Any]]
+    """What `metrics` is made of."""
+    evaluations: list[dict[str, Any]]
+    """One entry per evaluation during training: step, mean, returns, calibration."""
     log: dict[str, np.ndarray]
-    """One entry per step: state_index, action, reward, done, optimal, greedy."""
+    """Runs inside XLA have one entry per step: state_index, action, reward, done, optimal, greedy."""
     snapshots: dict[str, np.ndarray]
-    """One entry per row of `metrics`: atoms[actions, n] and scores[actions] at the start state."""
-    rows: list[dict[str, float]]
+    """Runs inside XLA have one entry per row of `metrics`: atoms[actions, n] and scores[actions] at the start state."""
+    episodes: list[dict[str, Any]]
+    """Runs beside a Gymnasium environment have one entry per training episode: step, return, length."""
 
     @property
     def metrics(self) -> Any:
@@ -262,97 +87,228 @@ class Run:
         return int(self.log["optimal"].sum())
 
 
-def finish(spec: RunSpec, agent: Agent, env: JaxEnv, params: Any, record: Record) -> Run:
-    """Bundle what a run left."""
-    obs_shape = tuple(jax.eval_shape(lambda: env.observe(env.reset(jax.random.key(0)))).shape)
-    groups = record.arrays()
-    return Run(spec, TrainedAgent(agent, params, obs_shape), groups["log"], groups["snapshots"], record.rows)
-
-
 def train(
-    agent: str,
-    env: str,
+    agent: str | Agent,
+    env: Any,
     *,
     steps: int,
     seed: int = 0,
     out: str | Path | None = None,
-    domain: str = "nchain",
+    domain: str | None = None,
     env_options: dict[str, Any] | None = None,
     record_every: int = 500,
+    n_envs: int = 1,
+    parallel: bool = False,
+    evaluate_every: int = 0,
+    evaluate_episodes: int = 10,
+    checkpoint_every: int | None = None,
     chunk: int = DEFAULT_CHUNK,
-    on_progress: Callable[[int, dict[str, float]], None] | None = None,
+    trackers: Sequence[str] = (),
+    on_progress: Callable[[int, dict[str, Any]], None] = lambda step, row: None,
+    on_message: Callable[[str], None] = lambda text: None,
     **agent_options: Any,
 ) -> Run:
-    """Train a named agent on a named environment and return the run.
+    """Train an agent on an environment and return the run.
 
-    With ``out``, the run is saved there as it goes; the same call continues it after an interruption, with the same
-    numbers as if there had been none. Further keyword arguments change the agent's settings (``delta_0=100``).
+    ``agent`` is a name from `tremble.list_agents()` or an `Agent`; further keyword arguments change its settings
+    (``delta_0=100``). ``env`` is a name from `tremble.list_envs()` (these train inside XLA), a Gymnasium id,
+    ``module:Class``, a function that makes an environment, or a ready-made one.
+
+    With ``out``, the run is saved there as it goes; the same call, or `resume`, continues it after an interruption,
+    with the same numbers as if there had been none wherever the environment can be brought back.
     """
-    spec = RunSpec(agent, env, steps, seed, domain, agent_options, env_options or {}, record_every)
-    built, built_env = spec.build()
-    directory = Path(out) if out is not None else None
-    start, record = (None, Record()) if directory is None else _continue(directory, spec, built, built_env)
-    t, state = start if start else (0, None)
-    last_save, saved = time.monotonic(), True
+    if isinstance(agent, Agent) and agent_options:
+        raise SettingsError("settings by name go with an agent's name; change the Agent itself, or name a preset")
+    name = agent if isinstance(agent, str) else CUSTOM
+    env_name = env if isinstance(env, str) else CUSTOM
+    spec = RunSpec(
+        name, env_name, steps, seed, domain, agent_options, env_options or {}, record_every, n_envs, parallel,
+        evaluate_every, evaluate_episodes,
+    )  # fmt: skip
+    built = spec.build_agent() if isinstance(agent, str) else agent
+    return drive(
+        spec, built, env, None if out is None else Path(out), checkpoint_every=checkpoint_every, chunk=chunk,
+        trackers=trackers, on_progress=on_progress, on_message=on_message,
+    )  # fmt: skip
+
+
+def resume(directory: str | Path, **how: Any) -> Run:
+    """Continue the run in a directory to its end; all settings are in there."""
+    files = RunFiles(Path(directory))
+    contents = files.newest()
+    if contents is None:
+        raise CheckpointError(f"there is no run to resume in {directory}: no checkpoints/")
+    spec = RunSpec(**contents.meta["spec"])
+    if CUSTOM in (spec.agent, spec.env):
+        raise SettingsError(
+            f"{directory} was trained with an agent or environment given as an object: repeat the call to "
+            "tremble.train with the same objects and out=, which continues it"
+        )
+    return drive(spec, spec.build_agent(), spec.env, Path(directory), **how)
+
+
+def drive(
+    spec: RunSpec,
+    agent: Agent,
+    env: Any,
+    directory: Path | None,
+    *,
+    checkpoint_every: int | None = None,
+    chunk: int = DEFAULT_CHUNK,
+    trackers: Sequence[str] = (),
+    on_progress: Callable[[int, dict[str, Any]], None] = lambda step, row: None,
+    on_message: Callable[[str], None] = lambda text: None,
+) -> Run:
+    """Run a loop from where it stands to its last step, doing what is due on the way."""
+    steps = spec.steps
+    save_every = checkpoint_every or max(1000, steps // 20)
+    inside = spec.compiled(agent)
+    world = None if inside else _open(spec, env)
+    loop: Loop
+    if world is None:
+        stops = tuple(n for n in (chunk, save_every if directory else 0) if n)
+        loop = CompiledLoop(agent, jax_env(spec.env, spec.env_options), spec.seed, steps, spec.record_every, stops)
+        encoder, n_actions = Encoder("box", loop.obs_shape), loop.env.n_actions
+    else:
+        loop = HostLoop(agent, world, spec.seed, steps)
+        encoder, n_actions = world.encoder, world.n_actions
+        memory = bill(loop.capacity, loop.example(), agent.replay.prioritised)
+        on_message(f"replay: {loop.capacity:,} transitions, up to {readable(memory)}")
+    first_action = 0 if world is None else world.first_action
+    described = {
+        "spec": spec.as_json(), "settings": spec.describe(agent), "encoder": encoder.describe(),
+        "n_actions": n_actions, "first_action": first_action,
+    }  # fmt: skip
+    files = None if directory is None else RunFiles(directory)
+    rows: list[dict[str, Any]] = []
+    evaluations: list[dict[str, Any]] = []
+    episodes: list[dict[str, Any]] = []
+    if files is not None and (contents := files.newest()) is not None:
+        _refuse_other_settings(directory, described, contents.meta)
+        if not loop.load(contents):
+            warnings.warn(
+                f"{spec.env} could not be brought back to where it was, so new episodes begin at step {loop.t}: the "
+                "run goes on, but not with the numbers of an uninterrupted one. An environment with save_state and "
+                "load_state, or one that is random through its np_random only, resumes exactly.",
+                stacklevel=3,
+            )
+        rows, evaluations, episodes = (files.rows(log) for log in ("metrics", "evaluations", "episodes"))
+        on_message(f"continuing at step {loop.t:,}")
+    sink = open_trackers(trackers, directory or Path("runs"), f"{spec.agent}-{spec.env}-s{spec.seed}", described)
+
+    def trained() -> TrainedAgent:
+        row = rows[-1] if rows else {}
+        counts = Counts(loop.t, int(row.get("updates", 0)), int(row.get("episodes", 0)))
+        return TrainedAgent(agent, loop.params, encoder, n_actions, first_action, counts, spec)
+
+    def save() -> None:
+        if files is None:
+            return
+        trees, facts = loop.state()
+        counts = {"counts": {**trained().counts.__dict__}}
+        files.save(loop.t, trees, facts, jax.device_get(loop.params), described | counts)
+
+    last_save, saved_at = time.monotonic(), loop.t
     try:
         with deferred_interrupt() as interrupted:
-            for moment in iterate(built, built_env, seed, steps, record_every, chunk, start):
-                t, state, saved = moment.t, moment.state, False
-                record.add(moment)
-                if on_progress:
-                    on_progress(t, record.rows[-1] if record.rows else {})
-                if directory is not None and time.monotonic() - last_save > SAVE_SECONDS:
-                    _save(directory, spec, t, state, record)
-                    last_save, saved = time.monotonic(), True
+            while loop.t < steps:
+                before = loop.t
+                due = [spec.record_every, save_every, chunk] + ([spec.evaluate_every] if spec.evaluate_every else [])
+                loop.advance(min([steps, *((before // every + 1) * every for every in due)]))
+
+                def passed(every: int, before: int = before) -> bool:
+                    return bool(every) and (loop.t // every > before // every or loop.t >= steps)
+
+                for step, total, length in loop.finished:
+                    episodes.append({"step": step, "return": total, "length": length})
+                    if files is not None:
+                        files.append("episodes", episodes[-1])
+                loop.finished.clear()
+                if passed(spec.record_every):
+                    rows.append(loop.record())
+                    if files is not None:
+                        files.append("metrics", rows[-1])
+                    sink.write(loop.t, {k: v for k, v in rows[-1].items() if v is not None})
+                if passed(spec.evaluate_every):
+                    result = evaluate(
+                        trained(), evaluation_maker(spec, env), episodes=spec.evaluate_episodes, seed=spec.seed
+                    )
+                    evaluations.append({"step": loop.t, **result.row()})
+                    if files is not None:
+                        files.append("evaluations", evaluations[-1])
+                    sink.write(loop.t, {"evaluation/return": result.mean})
+                if passed(save_every) or time.monotonic() - last_save > SAVE_SECONDS:
+                    save()
+                    last_save, saved_at = time.monotonic(), loop.t
+                on_progress(loop.t, _summary(rows, evaluations))
                 if interrupted():
                     raise KeyboardInterrupt
     finally:
-        # Also on Ctrl-C and on errors: whole chunks are kept. A state that a chunk has begun to consume is gone.
-        if directory is not None and state is not None and not saved and not _consumed(state):
-            _save(directory, spec, t, state, record)
-    assert state is not None
-    return finish(spec, built, built_env, state.learner.params, record)
+        # Also on Ctrl-C and on errors: what was made is kept. A state that a compiled call began to consume is gone.
+        if loop.t > saved_at and loop.intact:
+            save()
+        sink.close()
+        if world is not None:
+            world.close()
+    record = loop.record_so_far if isinstance(loop, CompiledLoop) else Record()
+    groups_made = record.arrays()
+    return Run(
+        spec, trained(), rows, evaluations, groups_made["log"], groups_made["snapshots"], episodes
+    )  # fmt: skip
 
 
-def _consumed(state: TrainState) -> bool:
-    return any(isinstance(x, jax.Array) and x.is_deleted() for x in jax.tree.leaves(state))
+def evaluation_maker(spec: RunSpec, env: Any) -> Callable[[], gymnasium.Env[Any, Any]]:
+    """How to make a fresh environment for evaluation."""
+    if spec.env in JAX_ENVS:
+        return lambda: JaxGymEnv(jax_env(spec.env, spec.env_options))
+    if isinstance(env, gymnasium.Env | gymnasium.vector.VectorEnv):
+        made = getattr(env, "spec", None)
+        if made is None:
+            raise SettingsError(
+                "evaluation needs an environment of its own: give train a Gymnasium id or a function instead of a "
+                "ready-made environment, or evaluate_every=0"
+            )
+        return partial(gymnasium.make, made.id, **dict(made.kwargs))
+    return partial(make_single, env, spec.env_options)
 
 
-def _save(directory: Path, spec: RunSpec, t: int, state: TrainState, record: Record) -> None:
-    described = spec.describe()
-    meta = {"spec": dataclasses.asdict(spec), "settings": described, "step": t, "rows": record.rows}
-    checkpoint.save(directory / "state.safetensors", {"state": jax.device_get(state), **record.arrays()}, meta)
-    checkpoint.save(directory / "weights.safetensors", {"params": jax.device_get(state.learner.params)}, described)
-    checkpoint.write_text(directory / "config.json", json.dumps(described, indent=2) + "\n")
-    checkpoint.write_text(directory / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in record.rows))
+def _open(spec: RunSpec, env: Any) -> Environment:
+    """The environments of a run beside Gymnasium."""
+    if spec.env in JAX_ENVS:
+        if spec.n_envs > 1:
+            raise SettingsError(f"{spec.env} is written in JAX: train_many runs many of it at once, n_envs does not")
+        return open_environment(JaxGymEnv(jax_env(spec.env, spec.env_options), spec.seed))
+    if isinstance(env, str) and not (":" in env or "/" in env) and env not in gymnasium.registry:
+        known = [*JAX_ENVS, *gymnasium.registry]
+        raise SettingsError(f"there is no environment {env!r}; {_hint(env, known)}")
+    return open_environment(env, spec.n_envs, spec.parallel, spec.env_options)
 
 
-def _continue(
-    directory: Path, spec: RunSpec, agent: Agent, env: JaxEnv
-) -> tuple[tuple[int, TrainState] | None, Record]:
-    """Pick up a run saved in this directory, or start one."""
-    path = directory / "state.safetensors"
-    if directory.exists() and not directory.is_dir():
-        raise checkpoint.CheckpointError(f"{directory} is a file; give a directory")
-    if not path.exists():
-        return None, Record()
-    meta = checkpoint.read_meta(path)
-    here, there = json.loads(json.dumps(spec.describe())), meta.get("settings", {})
-    if here != there:
-        flat_here, flat_there = _flatten(here), _flatten(there)
-        names = flat_here.keys() | flat_there.keys()
-        different = sorted(n for n in names if flat_here.get(n) != flat_there.get(n))
-        raise checkpoint.CheckpointError(
+def _hint(name: str, known: Sequence[str]) -> str:
+    hint = nearest(name, known)
+    return hint if hint.startswith("did") else "give one of `tremble list`, a Gymnasium id, or module:Class"
+
+
+def _summary(rows: list[dict[str, Any]], evaluations: list[dict[str, Any]]) -> dict[str, Any]:
+    newest = dict(rows[-1]) if rows else {}
+    return newest | ({"evaluation": evaluations[-1]["mean"]} if evaluations else {})
+
+
+def _refuse_other_settings(directory: Path | None, here: Mapping[str, Any], there: Mapping[str, Any]) -> None:
+    mine, theirs = _flatten(here["settings"]), _flatten(there.get("settings", {}))
+    different = sorted(n for n in mine.keys() | theirs.keys() if mine.get(n) != theirs.get(n))
+    if different:
+        raise CheckpointError(
             f"{directory} holds a run with other settings (different: {', '.join(different)}). "
             "Choose another directory, or repeat the settings to continue it."
         )
-    like = jax.eval_shape(lambda: compiled.init(agent, env, jnp.asarray(0), min(agent.memory_size, spec.steps)))
-    state = checkpoint.load(path, {"state": like})["state"]
-    return (int(meta["step"]), jax.tree.map(jnp.asarray, state)), Record.restore(path, meta["rows"])
 
 
-def _flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in tree.items():
         flat |= _flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
     return flat
+
+
+__all__ = ["Run", "drive", "evaluation_maker", "name_of", "resume", "train"]

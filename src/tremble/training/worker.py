@@ -18,7 +18,8 @@ from typing import Any
 import jax
 
 from tremble.training import checkpoint
-from tremble.training.run import Record, RunSpec, iterate
+from tremble.training.chunks import Record, iterate
+from tremble.training.spec import RunSpec
 
 
 def save_result(path: Path, spec: RunSpec, record: Record) -> None:

@@ -1,0 +1,118 @@
+"""Observations of any Gymnasium space as arrays a network takes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+
+class UnsupportedSpaceError(ValueError):
+    """A space no agent here can work with; the message says which, and what would do."""
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """Turns observations of one space into arrays of one shape, single ones or batches of them.
+
+    A box keeps its shape (bytes stay bytes, other numbers become float32). Choices become unit vectors. Whatever is
+    composed (dicts in order of their keys, tuples) is flattened and laid end to end. Gymnasium's own `flatten` does
+    this for one observation at a time and needs the space object; this works on batches and can be saved as JSON.
+    """
+
+    kind: str
+    shape: tuple[int, ...]
+    """Shape of an encoded observation."""
+    dtype: str = "float32"
+    sizes: tuple[int, ...] = ()
+    """Number of choices, for discrete spaces."""
+    start: tuple[int, ...] = ()
+    """Smallest value of each choice."""
+    parts: dict[str, Encoder] = field(default_factory=dict)
+    """Encoders of the components, for composed spaces."""
+
+    @staticmethod
+    def of(space: spaces.Space[Any]) -> Encoder:
+        """The encoder of a space."""
+        match space:
+            case spaces.Box():
+                return Encoder("box", space.shape, "uint8" if space.dtype == np.uint8 else "float32")
+            case spaces.Discrete():
+                return Encoder("choice", (int(space.n),), sizes=(int(space.n),), start=(int(space.start),))
+            case spaces.MultiBinary():
+                return Encoder("box", space.shape)
+            case spaces.MultiDiscrete():
+                sizes = tuple(int(n) for n in np.ravel(space.nvec))
+                start = tuple(int(n) for n in np.broadcast_to(np.ravel(space.start), (len(sizes),)))
+                return Encoder("choice", (sum(sizes),), sizes=sizes, start=start)
+            case spaces.Dict():
+                return _composed("dict", {key: Encoder.of(part) for key, part in space.spaces.items()})
+            case spaces.Tuple():
+                return _composed("tuple", {str(i): Encoder.of(part) for i, part in enumerate(space.spaces)})
+        raise UnsupportedSpaceError(
+            f"observations of {type(space).__name__} are not supported; Box, Discrete, MultiBinary, MultiDiscrete, "
+            "Dict and Tuple are. Wrap the environment so that its observations are one of these."
+        )
+
+    def __call__(self, obs: Any, batch: tuple[int, ...] = ()) -> np.ndarray:
+        """Encode one observation, or with ``batch=(n,)`` a container that holds n of them along a leading axis."""
+        if self.kind == "dict" or self.kind == "tuple":
+            chosen = obs if self.kind == "dict" else {str(i): part for i, part in enumerate(obs)}
+            return np.concatenate(
+                [np.reshape(part(chosen[key], batch), (*batch, -1)) for key, part in self.parts.items()],
+                axis=-1,
+                dtype=np.float32,
+            )
+        if self.kind == "box":
+            array = np.asarray(obs, dtype=self.dtype)
+            if array.shape != (*batch, *self.shape):
+                raise ValueError(f"expected an observation of shape {(*batch, *self.shape)}, got {array.shape}")
+            return array
+        choices = np.reshape(np.asarray(obs), (*batch, -1)) - np.asarray(self.start)
+        hot = [np.eye(n, dtype=np.float32)[choices[..., i]] for i, n in enumerate(self.sizes)]
+        return hot[0] if len(hot) == 1 else np.concatenate(hot, axis=-1)
+
+    def batch_of(self, obs: Any) -> int | None:
+        """How many observations a container holds along a leading axis; None if it is a single one."""
+        if self.kind == "dict" or self.kind == "tuple":
+            key, part = next(iter(self.parts.items()))
+            return part.batch_of(obs[key] if self.kind == "dict" else obs[0])
+        extra = np.ndim(obs) - (len(self.shape) if self.kind == "box" else int(len(self.sizes) > 1))
+        return int(np.shape(obs)[0]) if extra == 1 else None
+
+    def describe(self) -> dict[str, Any]:
+        """JSON-ready."""
+        parts = {key: part.describe() for key, part in self.parts.items()}
+        return {
+            "kind": self.kind, "shape": list(self.shape), "dtype": self.dtype, "sizes": list(self.sizes),
+            "start": list(self.start), "parts": parts,
+        }  # fmt: skip
+
+    @staticmethod
+    def restore(described: Mapping[str, Any]) -> Encoder:
+        """The encoder `describe` described."""
+        parts = {key: Encoder.restore(part) for key, part in described["parts"].items()}
+        numbers = {key: tuple(int(x) for x in described[key]) for key in ("shape", "sizes", "start")}
+        return Encoder(str(described["kind"]), dtype=str(described["dtype"]), parts=parts, **numbers)
+
+
+def _composed(kind: str, parts: dict[str, Encoder]) -> Encoder:
+    if not parts:
+        raise UnsupportedSpaceError(f"an empty {kind} is no observation")
+    return Encoder(kind, (sum(math.prod(part.shape) for part in parts.values()),), parts=parts)
+
+
+def count_actions(space: spaces.Space[Any], name: str) -> tuple[int, int]:
+    """Number of actions and the first one's number; an error unless the space is discrete."""
+    if isinstance(space, spaces.Discrete):
+        return int(space.n), int(space.start)
+    hint = (
+        "its actions are continuous; make them a finite set with a gymnasium.ActionWrapper"
+        if isinstance(space, spaces.Box)
+        else "combine its choices into one Discrete space with a gymnasium.ActionWrapper"
+    )
+    raise UnsupportedSpaceError(f"{name} has action space {space}, but agents here choose among a finite set: {hint}")

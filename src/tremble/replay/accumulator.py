@@ -1,0 +1,116 @@
+"""From single steps to n-step items: the only place that knows about n, and about gamma to the n."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tremble.core import Transition
+
+
+class Accumulator:
+    """Windows of up to ``n_step`` steps, for each of ``n_envs`` environments on its own.
+
+    The item that starts at step t with m rewards in its window, m = min(n_step, steps left in the episode), has
+
+        reward_t = sum_{k<m} gamma^k r_{t+k},    discount_t = gamma^m, or 0 if the window ends in a terminal state,
+
+    so an episode gives as many items as it has steps, and no window reaches into the next one. A truncated episode
+    (time limit) bootstraps from its true last observation.
+    """
+
+    def __init__(self, n_step: int, gamma: float, n_envs: int) -> None:
+        """Nothing pending."""
+        if n_step < 1:
+            raise ValueError(f"n_step must be at least 1, got {n_step}")
+        if n_envs < 1:
+            raise ValueError(f"n_envs must be at least 1, got {n_envs}")
+        self.n_step, self.n_envs = n_step, n_envs
+        self._powers = [float(gamma) ** k for k in range(n_step + 1)]
+        # Per environment the steps that still wait for rewards, oldest first: (observation, action, reward).
+        self._pending: list[deque[tuple[np.ndarray, np.ndarray, float]]] = [deque() for _ in range(n_envs)]
+        # Items are unflattened: the constructor of a module costs ten times as much, once for every step.
+        number, flag = jnp.zeros(()), jnp.zeros((1,), bool)
+        self._plain = jax.tree.structure(Transition(0, jnp.zeros((), int), number, number, 0))
+        self._masked = jax.tree.structure(Transition(0, jnp.zeros((), int), number, number, 0, mask_t=flag))
+
+    def add(
+        self,
+        env: int,
+        obs: Any,
+        action: Any,
+        reward: Any,
+        terminated: Any,
+        truncated: Any,
+        next_obs: Any,
+        next_mask: Any = None,
+    ) -> list[Transition]:
+        """Take one step of one environment and return the items it completes, oldest first (NumPy fields).
+
+        ``next_obs`` is the observation after the step, also where the episode ends; ``next_mask`` its allowed actions.
+        """
+        pending = self._pending[env]
+        # Copies, because environments may write the next observation into the same array.
+        pending.append((np.array(obs), np.asarray(action, np.int32), float(reward)))
+        after = np.array(next_obs)
+        mask = None if next_mask is None else np.array(next_mask, bool)
+        if terminated or truncated:
+            items = [self._item(env, start, bool(terminated), after, mask) for start in range(len(pending))]
+            pending.clear()
+        elif len(pending) == self.n_step:
+            items = [self._item(env, 0, False, after, mask)]
+            pending.popleft()
+        else:
+            items = []
+        return items
+
+    def _item(self, env: int, start: int, terminated: bool, after: np.ndarray, mask: np.ndarray | None) -> Transition:
+        """The window from pending step ``start`` to the newest."""
+        steps = list(self._pending[env])[start:]
+        obs, action, _ = steps[0]
+        # Summed in float64: in float32 the error would grow with the window.
+        total = sum(power * reward for power, (_, _, reward) in zip(self._powers, steps, strict=False))
+        discount = 0.0 if terminated else self._powers[len(steps)]
+        leaves = [obs, action, np.asarray(total, np.float32), np.asarray(discount, np.float32), after]
+        item: Transition
+        if mask is None:
+            item = jax.tree.unflatten(self._plain, leaves)
+        else:
+            item = jax.tree.unflatten(self._masked, [*leaves, mask])
+        return item
+
+    def drop(self, env: int) -> None:
+        """Forget what is pending for one environment, because its episode was lost."""
+        self._pending[env].clear()
+
+    def state(self) -> dict[str, np.ndarray]:
+        """All that is pending, environment after environment: ``obs[p, ...]``, ``action[p]``, ``reward[p]``.
+
+        ``pending[n_envs]`` says how many of the p belong to each.
+        """
+        steps = [step for pending in self._pending for step in pending]
+        return {
+            "pending": np.array([len(pending) for pending in self._pending], np.int64),
+            "obs": np.stack([obs for obs, _, _ in steps]) if steps else np.zeros((0,), np.float32),
+            "action": np.array([action for _, action, _ in steps], np.int32),
+            "reward": np.array([reward for _, _, reward in steps], np.float64),
+        }
+
+    def load(self, state: dict[str, np.ndarray]) -> None:
+        """Continue from a `state`."""
+        lengths = state["pending"].tolist()
+        if len(lengths) != self.n_envs or max(lengths) >= self.n_step:
+            raise ValueError(
+                f"pending steps {lengths} do not fit {self.n_envs} environments with at most {self.n_step - 1} each: "
+                "they were saved under another n_step or number of environments"
+            )
+        steps = [
+            (np.array(obs), np.asarray(action), reward)
+            for obs, action, reward in zip(state["obs"], state["action"], state["reward"].tolist(), strict=True)
+        ]
+        ends = np.cumsum(lengths).tolist()
+        self._pending = [deque(steps[end - length : end]) for length, end in zip(lengths, ends, strict=True)]

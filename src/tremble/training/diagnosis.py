@@ -1,0 +1,48 @@
+"""A look inside a learner, the same for every loop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+from jaxtyping import Array, Float, Num
+
+from tremble.agent import Agent
+from tremble.core import Clock, Stream, Transition, stream_key
+from tremble.learn import LearnerState, learn
+
+
+class Diagnosis(eqx.Module):
+    """What is seen at one moment."""
+
+    atoms: Float[Array, "*runs actions atoms"]
+    """Predicted return distributions at a start state."""
+    scores: Float[Array, "*runs actions"]
+    """What the criterion makes of them, with the draw of that step."""
+    numbers: dict[str, Num[Array, "*runs"]]
+    """Scalars for the metrics table."""
+
+
+def diagnose(
+    agent: Agent, learner: LearnerState, seed: Any, obs: Float[Array, "*obs"], batch: Transition | None, clock: Clock
+) -> Diagnosis:
+    """Look without changing anything; ``batch`` is there once learning has begun."""
+    dist = agent.predict(learner.params, obs)
+    n_actions = dist.atoms.shape[0]
+    noise = agent.draw_act(stream_key(seed, Stream.ACT, clock.transitions), n_actions).criterion
+    numbers: dict[str, Any] = {
+        "updates": clock.updates,
+        "episodes": clock.episodes,
+        "epsilon": agent.chooser.epsilon(clock),
+        **agent.behaviour_criterion.gauges(noise, clock),
+    }
+    if batch is not None:
+        draw = agent.draw_learn(stream_key(seed, Stream.DIAGNOSE, clock.transitions))
+        _, info = learn(agent, learner, batch, draw, clock)
+        numbers |= {
+            "loss": info.loss,
+            "gradient_norm": info.gradient_norm,
+            "crossing_rate": info.crossing_rate,
+            "selection_changed": info.selection_changed,
+        }
+    return Diagnosis(dist.atoms, agent.behaviour_criterion.score(dist, noise, clock), numbers)

@@ -1,0 +1,155 @@
+"""How good an agent is, and whether its predictions are true: episodes on environments of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import jax
+import numpy as np
+
+from tremble.agent import Agent
+from tremble.core import Criterion, Stream, stream_key
+from tremble.criteria import CRITERIA, Mean
+from tremble.dist import ReturnDist
+from tremble.envs.adaptor import MASK, EnvironmentFaultError
+from tremble.settings import SettingsError, nearest
+from tremble.training.host import env_seed
+from tremble.training.trained import TrainedAgent
+
+LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Episodes in order of their numbers."""
+
+    returns: np.ndarray
+    """Sum of rewards."""
+    discounted: np.ndarray
+    """The same with the agent's discount, which is what its distributions are about."""
+    lengths: np.ndarray
+    truncated: np.ndarray
+    """Whether a time limit ended the episode: its discounted return then lacks what would have followed."""
+    predicted: np.ndarray
+    """``[episodes, atoms]``: the return distribution predicted at the start for the action taken there."""
+
+    @property
+    def mean(self) -> float:
+        """Mean return."""
+        return float(self.returns.mean())
+
+    def calibration(self) -> dict[str, Any]:
+        """Predicted against what happened: distances of the two distributions, and coverage of the quantiles.
+
+        ``coverage[level]`` is the share of episodes whose discounted return was at most the predicted quantile at
+        that level; a calibrated agent's coverage is the level itself.
+        """
+        happened, predicted = ReturnDist(self.discounted), ReturnDist(self.predicted.reshape(-1))
+        quantiles = {level: np.asarray(ReturnDist(self.predicted).quantile(level)) for level in LEVELS}
+        return {
+            "w1": float(happened.wasserstein(predicted, 1.0)),
+            "w2": float(happened.wasserstein(predicted, 2.0)),
+            "mean_predicted": float(self.predicted.mean()),
+            "mean_happened": float(self.discounted.mean()),
+            "coverage": {str(level): float((self.discounted <= q).mean()) for level, q in quantiles.items()},
+            "truncated": float(self.truncated.mean()),
+        }
+
+    def row(self) -> dict[str, Any]:
+        """For a log."""
+        return {
+            "mean": self.mean,
+            "std": float(self.returns.std()),
+            "returns": [float(x) for x in self.returns],
+            "lengths": [int(x) for x in self.lengths],
+            "calibration": self.calibration(),
+        }
+
+
+def evaluate(
+    agent: TrainedAgent,
+    make_env: Callable[[], gymnasium.Env[Any, Any]],
+    *,
+    episodes: int = 100,
+    seed: int = 0,
+    criterion: Criterion | None = None,
+    epsilon: float = 0.0,
+    at_once: int = 10,
+    on_episode: Callable[[int], None] = lambda done: None,
+) -> Evaluation:
+    """Run episodes; the criterion is the mean unless one is given.
+
+    Episode k is seeded by (seed, k) alone, apart from all seeds of training, so the same seed means the same starts for
+    every agent. ``at_once`` episodes run side by side to act in batches; it does not matter to the results which.
+    """
+    n = min(at_once, episodes)
+    envs = [make_env() for _ in range(n)]
+    criterion = criterion or Mean()
+    gamma = float(agent.agent.gamma)
+    returns, discounted, lengths = np.zeros(episodes), np.zeros(episodes), np.zeros(episodes, np.int64)
+    truncations = np.zeros(episodes, bool)
+    predicted: list[np.ndarray | None] = [None] * episodes
+    number = np.arange(n)
+    """Which episode each environment is in; ``episodes`` and above means none."""
+    obs = np.zeros((n, *agent.encoder.shape), agent.encoder.dtype)
+    masks: list[Any] = [None] * n
+    base = stream_key(seed, Stream.EVALUATE)
+    keys_of = jax.jit(jax.vmap(lambda k, t: jax.random.fold_in(jax.random.fold_in(base, k), t)))
+
+    def begin(i: int) -> None:
+        first, info = envs[i].reset(seed=env_seed(seed, Stream.EVALUATE, int(number[i])))
+        obs[i], masks[i] = agent.encoder(first), info.get(MASK)
+
+    try:
+        for i in range(n):
+            begin(i)
+        waiting, finished = n, 0
+        while finished < episodes:
+            active = [i for i in range(n) if number[i] < episodes]
+            clipped = np.minimum(number, episodes - 1)
+            mask = None
+            if any(m is not None for m in masks):
+                mask = np.stack([np.ones(agent.n_actions, bool) if m is None else np.asarray(m, bool) for m in masks])
+            keys = keys_of(clipped.astype(np.int32), lengths[clipped].astype(np.int32))
+            actions = np.asarray(agent.choose(criterion, epsilon, keys, obs, mask))
+            starting = [i for i in active if lengths[number[i]] == 0]
+            if starting:
+                atoms = agent.atoms(obs)
+                for i in starting:
+                    predicted[number[i]] = atoms[i, actions[i]]
+            for i in active:
+                k = int(number[i])
+                after, reward, terminated, truncated, info = envs[i].step(int(actions[i]) + agent.first_action)
+                returns[k] += float(reward)
+                discounted[k] += gamma ** int(lengths[k]) * float(reward)
+                lengths[k] += 1
+                obs[i], masks[i] = agent.encoder(after), info.get(MASK)
+                if terminated or truncated:
+                    truncations[k] = truncated and not terminated
+                    finished += 1
+                    on_episode(finished)
+                    number[i], waiting = waiting, waiting + 1
+                    if number[i] < episodes:
+                        begin(i)
+    except EnvironmentFaultError:
+        raise
+    except Exception as error:
+        raise EnvironmentFaultError(
+            f"the environment failed during evaluation: {type(error).__name__}: {error}"
+        ) from error
+    finally:
+        for env in envs:
+            env.close()
+    return Evaluation(returns, discounted, lengths, truncations, np.stack([p for p in predicted if p is not None]))
+
+
+def criterion_named(name: str, agent: Agent) -> Criterion:
+    """A criterion to act by: ``own`` is the agent's, other names make one with its default settings."""
+    if name == "own":
+        return agent.criterion
+    if name not in CRITERIA:
+        raise SettingsError(f"there is no criterion {name!r}; {nearest(name, [*CRITERIA, 'own'])}")
+    return CRITERIA[name]()

@@ -1,0 +1,110 @@
+"""A run's directory: what is where, what survives a crash, and what two equal runs have in common.
+
+config.json           the settings in full
+metrics.jsonl         a row every so many steps
+episodes.jsonl        a row for every training episode
+evaluations.jsonl     a row for every evaluation
+weights.safetensors   the newest parameters
+checkpoints/          the newest two states, to go on from
+timing.jsonl          wall-clock figures: the only file that differs between two equal runs
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tremble.training import checkpoint
+from tremble.training.checkpoint import CheckpointError, Contents
+
+LOGS = ("metrics", "episodes", "evaluations")
+KEPT = 2
+"""Checkpoints kept: the newest, and the one before it in case the newest is damaged."""
+
+
+class RunFiles:
+    """The directory of one run."""
+
+    def __init__(self, directory: Path):
+        """Nothing is written yet."""
+        if directory.exists() and not directory.is_dir():
+            raise CheckpointError(f"{directory} is a file; give a directory")
+        self.directory = directory
+        self._began = time.monotonic()
+
+    def checkpoints(self) -> list[Path]:
+        """Oldest first."""
+        return sorted((self.directory / "checkpoints").glob("step-*.safetensors"))
+
+    def append(self, log: str, row: Mapping[str, Any]) -> None:
+        """Add a line to a log and hand it to the operating system at once."""
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            with open(self.directory / f"{log}.jsonl", "a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+        except OSError as error:
+            raise CheckpointError(f"could not write {self.directory / log}.jsonl: {error}") from error
+
+    def rows(self, log: str) -> list[dict[str, Any]]:
+        """The lines of a log."""
+        path = self.directory / f"{log}.jsonl"
+        if not path.exists():
+            return []
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+    def save(
+        self, step: int, trees: Mapping[str, Any], facts: Mapping[str, Any], params: Any, described: Mapping[str, Any]
+    ) -> None:
+        """Write a checkpoint that knows how long the logs were, the weights, and the settings."""
+        checkpoint.write_text(self.directory / "config.json", json.dumps(described, indent=2) + "\n")
+        lengths = {log: self._synced_length(log) for log in LOGS}
+        meta = {**described, "facts": facts, "logs": lengths}
+        checkpoint.save(self.directory / "checkpoints" / f"step-{step:010d}.safetensors", trees, meta)
+        checkpoint.save(self.directory / "weights.safetensors", {"params": params}, described)
+        for old in self.checkpoints()[:-KEPT]:
+            old.unlink(missing_ok=True)
+        self.append("timing", {"step": step, "seconds": round(time.monotonic() - self._began, 3)})
+
+    def newest(self) -> Contents | None:
+        """The newest undamaged checkpoint, None if there never was one; the logs are cut to what it knows."""
+        paths = self.checkpoints()
+        for path in reversed(paths):
+            try:
+                contents = checkpoint.read(path)
+            except CheckpointError as error:
+                if path == paths[0]:
+                    raise
+                warnings.warn(f"{error}. Using the checkpoint before it.", stacklevel=2)
+                continue
+            self._cut_logs(contents)
+            return contents
+        return None
+
+    def _cut_logs(self, contents: Contents) -> None:
+        """Forget what was logged after the checkpoint: it will be made again."""
+        for log, length in contents.meta["logs"].items():
+            path = self.directory / f"{log}.jsonl"
+            there = path.stat().st_size if path.exists() else 0
+            if there < length:
+                raise CheckpointError(
+                    f"{path} is shorter than when {contents.path.name} was written: somebody cut it. "
+                    "Put it back, or start a new run."
+                )
+            if there > length:
+                os.truncate(path, length)
+        for later in self.checkpoints():
+            if later > contents.path:
+                later.unlink()
+
+    def _synced_length(self, log: str) -> int:
+        path = self.directory / f"{log}.jsonl"
+        if not path.exists():
+            return 0
+        with open(path, "rb") as file:
+            os.fsync(file.fileno())
+        return path.stat().st_size

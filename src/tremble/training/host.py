@@ -1,0 +1,381 @@
+"""Training beside any Gymnasium environment: the loop runs here, acting and learning are compiled.
+
+The order within step t is that of the compiled loop: act; step the environment while learning from the transitions
+before t; store transition t. With n environments a step brings up to n transitions, numbered in the order of the
+environments; all of them see the parameters before the step, and each may trigger a round of learning.
+All randomness of the agent is a function of (seed, stream, number of the transition).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tremble.agent import ActNoise, ActorState, Agent
+from tremble.core import Clock, Noise, Stream, Transition, stream_key
+from tremble.envs.adaptor import Environment, EnvironmentFaultError, Outcome, Seen
+from tremble.learn import LearnerState, learn, refresh_target
+from tremble.replay import Accumulator, HostReplay, draw_sample
+from tremble.training.checkpoint import Contents
+from tremble.training.diagnosis import Diagnosis, diagnose
+
+BLOCK = 256
+"""Steps whose random numbers are drawn in one call."""
+
+
+def env_seed(seed: int, stream: Stream, *numbers: int) -> int:
+    """A seed for a Gymnasium environment, far from those of other streams and numbers."""
+    return int(np.random.SeedSequence([seed, int(stream), *numbers]).generate_state(1)[0])
+
+
+class LearnNoise(eqx.Module):
+    """The random numbers of updates, one after another along the leading axis."""
+
+    criterion: Noise
+    sample: jax.Array
+
+
+@partial(jax.jit, static_argnums=(3,))
+def _draw_acts(agent: Agent, seed: jax.Array, t0: jax.Array, n_actions: int) -> ActNoise:
+    draw = jax.vmap(lambda t: agent.draw_act(stream_key(seed, Stream.ACT, t), n_actions))
+    return draw(t0 + jnp.arange(BLOCK, dtype=jnp.int32))
+
+
+@partial(jax.jit, static_argnums=(3,))
+def _draw_learns(agent: Agent, seed: jax.Array, t0: jax.Array, length: int) -> LearnNoise:
+    """Numbers for ``length`` steps with a round of learning each; a round has its updates in a row."""
+    rounds = agent.updates_per_round
+
+    def draw(t: jax.Array) -> LearnNoise:
+        def one(j: jax.Array) -> LearnNoise:
+            def key(stream: Stream) -> jax.Array:
+                first = stream_key(seed, stream, t)
+                return first if rounds == 1 else jax.random.fold_in(first, j)
+
+            return LearnNoise(agent.draw_learn(key(Stream.LEARN)), draw_sample(key(Stream.SAMPLE), agent.batch_size))
+
+        return jax.vmap(one)(jnp.arange(rounds))
+
+    drawn = jax.vmap(draw)(t0 + jnp.arange(length, dtype=jnp.int32))
+    return jax.tree.map(lambda x: x.reshape(length * rounds, *x.shape[2:]), drawn)
+
+
+@jax.jit
+def _act(agent, params, actors, obs, mask, block, index, t, episodes):  # type: ignore[no-untyped-def]
+    """Actions ``[n]`` of n environments, whose transitions have the numbers ``t[n]``."""
+
+    def one(actor: ActorState, obs: jax.Array, mask: Any, index: jax.Array, t: jax.Array) -> Any:
+        clock = Clock(t, agent.updates_before(t), episodes, t, agent.start_steps)
+        noise = jax.tree.map(lambda x: x[index], block)
+        action, actor, drawn, info = agent.act(params, actor, obs, mask, noise, clock)
+        return action, actor, drawn, info.greedy
+
+    return jax.vmap(one, in_axes=(0, 0, None if mask is None else 0, 0, 0))(actors, obs, mask, index, t)
+
+
+@partial(jax.jit, donate_argnums=(1,))
+def _update(agent, state, batch, noise, index, t, done_updates, episodes, refresh):  # type: ignore[no-untyped-def]
+    """One update; the losses are for the priorities."""
+    clock = Clock(t, done_updates, episodes, t, agent.start_steps)
+    state = jax.lax.cond(refresh, partial(refresh_target, agent), lambda s: s, state)
+    noise = jax.tree.map(lambda x: x[index], noise)
+    state, info = learn(agent, state, batch, noise, clock)
+    return state, info.losses
+
+
+@partial(jax.jit, donate_argnums=(1,))
+def _refresh(agent: Agent, state: LearnerState) -> LearnerState:
+    return refresh_target(agent, state)
+
+
+@partial(jax.jit, static_argnums=(2, 3))
+def _init(agent: Agent, seed: jax.Array, obs_shape: tuple[int, ...], n_actions: int) -> LearnerState:
+    return agent.init(stream_key(seed, Stream.PARAMETERS), obs_shape, n_actions)
+
+
+@jax.jit
+def _look(agent: Agent, learner: LearnerState, seed: Any, obs: Any, batch: Any, clock: Clock) -> Diagnosis:
+    return diagnose(agent, learner, seed, obs, batch, clock)
+
+
+@dataclasses.dataclass
+class Recent:
+    """What happened since the last row of the metrics, and in the episodes under way."""
+
+    returns: list[float] = dataclasses.field(default_factory=list)
+    lengths: list[int] = dataclasses.field(default_factory=list)
+    steps: int = 0
+    greedy: int = 0
+
+
+class HostLoop:
+    """A run in progress. `state` and `load` carry all of it; parameters are functions of them."""
+
+    def __init__(self, agent: Agent, env: Environment, seed: int, steps: int):
+        """Before the first step; nothing is allocated for longer runs than ``steps``."""
+        # Numbers become arrays once: a Python float would be sent to the device at every call.
+        self.agent = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), agent)
+        self.settings, self.env, self.seed = agent, env, seed
+        n = env.n_envs
+        self.t = self.episodes = self.updates = 0
+        self.learned = 0
+        """Rounds of learning are done for transitions before this one."""
+        self.learner = _init(self.agent, jnp.asarray(seed), env.encoder.shape, env.n_actions)
+        self.seen: Seen | None = None
+        self.start_obs = np.zeros(env.encoder.shape, env.encoder.dtype)
+        self.actors: Any = jax.tree.map(lambda x: jnp.stack([x] * n), agent.init_actor(env.n_actions))
+        self.accumulator = Accumulator(agent.replay.n_step, float(agent.gamma), n)
+        self._steps = steps
+        self._replay: HostReplay | None = None
+        self.recent = Recent()
+        self.returns, self.lengths = np.zeros(n), np.zeros(n, np.int64)
+        self.finished: list[tuple[int, float, int]] = []
+        """(step, return, length) of episodes that ended since this was last emptied."""
+        self._acts: tuple[int, Any] = (-(10**9), None)
+        self._learns: tuple[int, Any] = (-(10**9), None)
+        self._ranked: tuple[np.ndarray, Any] | None = None
+
+    @property
+    def params(self) -> Any:
+        """The online parameters."""
+        return self.learner.params
+
+    @property
+    def intact(self) -> bool:
+        """Whether there is a state to save: none before the first observation, nor after an update broke off."""
+        leaves = jax.tree.leaves(self.learner)
+        return self.seen is not None and not any(isinstance(x, jax.Array) and x.is_deleted() for x in leaves)
+
+    @property
+    def replay(self) -> HostReplay:
+        """The memory; allocated when it is known whether the environment has masks."""
+        if self._replay is None:
+            self._replay = HostReplay(self.capacity, self.example(), self.settings.replay)
+        return self._replay
+
+    @property
+    def capacity(self) -> int:
+        """Items that fit into replay: no more than the run can make."""
+        return min(self.settings.memory_size, self._steps)
+
+    def example(self) -> Transition:
+        """A transition of zeros, as replay will hold them."""
+        obs = jnp.zeros(self.env.encoder.shape, self.env.encoder.dtype)
+        seen = self._begin()
+        mask = None if seen.mask is None else jnp.zeros(self.env.n_actions, bool)
+        zero = jnp.zeros(())
+        example = Transition(obs, jnp.zeros((), jnp.int32), zero, zero, obs, None, mask)
+        return jax.tree.map(np.asarray, example)
+
+    def _begin(self) -> Seen:
+        """The first observations, made on first use."""
+        if self.seen is None:
+            seeds = [env_seed(self.seed, Stream.RESET, i) for i in range(self.env.n_envs)]
+            self.seen = self._guarded(lambda: self.env.start(seeds))
+            self._check(self.seen.obs, "observation at the first reset")
+            self.start_obs = self.seen.obs[0].copy()
+        return self.seen
+
+    def advance(self, until: int) -> None:
+        """Step until at least ``until`` transitions are made."""
+        self._begin()
+        while self.t < until:
+            self._step()
+
+    def _step(self) -> None:
+        agent, env, seen = self.agent, self.env, self._begin()
+        n = env.n_envs
+        # The number each environment's transition will have; where there will be none, the number does not matter.
+        numbers = (self.t + np.maximum(np.cumsum(~env.resetting) - 1, 0)).astype(np.int32)
+        first, block = self._act_block(n)
+        action, self.actors, drawn, greedy = _act(
+            agent, self.learner.params, self.actors, seen.obs, seen.mask, block, numbers - first, numbers,
+            np.int32(self.episodes),
+        )  # fmt: skip
+        actions = np.asarray(action)
+        env.send(actions)
+        for i in np.flatnonzero(~env.resetting):
+            self._learn(int(numbers[i]), drawn, int(i))
+        outcome = self._guarded(env.receive)
+        self._rank()  # before an item of the batch is overwritten
+        self._store(seen, actions, outcome, np.asarray(greedy))
+        self.seen = outcome.seen
+        ended = (outcome.terminated | outcome.truncated) & outcome.happened
+        if self.settings.hold == "episode":
+            held = ended | (~outcome.happened & np.asarray(self.actors.fresh))
+            self.actors = eqx.tree_at(lambda a: a.fresh, self.actors, jnp.asarray(held))
+
+    def _store(self, seen: Seen, actions: np.ndarray, outcome: Outcome, greedy: np.ndarray) -> None:
+        self._check(outcome.reward, "reward")
+        self._check(outcome.after.obs, "observation")
+        for i in np.flatnonzero(outcome.happened):
+            after_mask = None if outcome.after.mask is None else outcome.after.mask[i]
+            terminated, truncated = bool(outcome.terminated[i]), bool(outcome.truncated[i])
+            items = self.accumulator.add(
+                int(i), seen.obs[i], actions[i], outcome.reward[i], terminated, truncated, outcome.after.obs[i],
+                after_mask,
+            )  # fmt: skip
+            for item in items:
+                self.replay.insert(item)
+            self.t += 1
+            self.recent.steps += 1
+            self.recent.greedy += bool(greedy[i])
+            self.returns[i] += float(outcome.reward[i])
+            self.lengths[i] += 1
+            if terminated or truncated:
+                self.episodes += 1
+                self.finished.append((self.t, float(self.returns[i]), int(self.lengths[i])))
+                self.recent.returns.append(float(self.returns[i]))
+                self.recent.lengths.append(int(self.lengths[i]))
+                self.returns[i], self.lengths[i] = 0.0, 0
+
+    def _learn(self, t: int, drawn: Noise, i: int) -> None:
+        """The round of learning that falls on transition ``t``, from the items stored so far.
+
+        Calls return before the work is done, so the environment steps meanwhile. ``drawn[i]`` is what the criterion
+        drew for the action of that transition.
+        """
+        settings = self.settings
+        if t < max(self.learned, settings.start_steps) or self.replay.size == 0:
+            return
+        self.learned = t + 1
+        refresh = t % settings.target_update_interval == 0
+        if t == 0 or t % settings.update_interval:
+            if refresh:
+                self.learner = _refresh(self.agent, self.learner)
+            return
+        for j in range(settings.updates_per_round):
+            self._rank()  # before the next sample
+            first, noise, bits = self._learn_block(t)
+            index = (t - first) * settings.updates_per_round + j
+            batch, slots = self.replay.sample(bits[index], settings.replay.importance_exponent(t))
+            if settings.share_noise:
+                noise, index = jax.tree.map(lambda x: x[:, None], drawn), i
+            self.learner, losses = _update(
+                self.agent, self.learner, batch, noise, np.int32(index), np.int32(t), np.int32(self.updates),
+                np.int32(self.episodes), np.bool_(refresh and j == 0),
+            )  # fmt: skip
+            self.updates += 1
+            if settings.replay.prioritised:
+                self._ranked = (slots, losses)
+
+    def _rank(self) -> None:
+        """Give the last batch its new priorities."""
+        if self._ranked is not None:
+            slots, losses = self._ranked
+            self.replay.update_priorities(slots, np.asarray(losses))
+            self._ranked = None
+
+    def _act_block(self, n: int) -> tuple[int, Any]:
+        first, _ = self._acts
+        if not first <= self.t <= first + BLOCK - n:
+            self._acts = (self.t, _draw_acts(self.agent, np.int32(self.seed), np.int32(self.t), self.env.n_actions))
+        return self._acts
+
+    def _learn_block(self, t: int) -> tuple[int, Any, np.ndarray]:
+        length = max(1, BLOCK // self.settings.updates_per_round)
+        first, drawn = self._learns
+        if not first <= t < first + length:
+            noise = _draw_learns(self.agent, np.int32(self.seed), np.int32(t), length)
+            drawn = (noise.criterion, np.asarray(noise.sample))
+            self._learns = (t, drawn)
+        return self._learns[0], drawn[0], drawn[1]
+
+    def record(self) -> dict[str, Any]:
+        """A row for the metrics: a look inside, and what happened since the last one."""
+        clock = Clock(self.t, self.updates, self.episodes, self.t, self.settings.start_steps)
+        batch = None
+        if self.t > self.settings.start_steps and self.replay.size:
+            bits = np.asarray(draw_sample(stream_key(self.seed, Stream.DIAGNOSE, self.t), self.settings.batch_size))
+            batch, _ = self.replay.sample(bits, self.settings.replay.importance_exponent(self.t))
+        clock = jax.tree.map(lambda x: np.int32(x), clock)
+        look = jax.device_get(_look(self.agent, self.learner, np.int32(self.seed), self.start_obs, batch, clock))
+        recent = self.recent
+        row: dict[str, Any] = {"step": self.t}
+        row |= {name: float(value) for name, value in look.numbers.items()}
+        row["return"] = float(np.mean(recent.returns)) if recent.returns else None
+        row["episode_length"] = float(np.mean(recent.lengths)) if recent.lengths else None
+        row["behaviour_changed"] = 1.0 - recent.greedy / max(recent.steps, 1)
+        row["start_value"] = float(look.atoms.mean(-1).max())
+        self.recent = Recent()
+        return row
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Pytrees and JSON-ready facts from which `load` goes on, bit for bit where the environment permits."""
+        self._rank()
+        seen = self._begin()
+        snapshots = self.env.snapshot()
+        trees: dict[str, Any] = {
+            "learner": jax.device_get(self.learner),
+            "actors": jax.device_get(self.actors),
+            "replay": self.replay.state(),
+            "pending": self.accumulator.state(),
+            "env": {"obs": seen.obs, "start": self.start_obs, "returns": self.returns, "lengths": self.lengths},
+        }
+        if seen.mask is not None:
+            trees["env"]["mask"] = seen.mask
+        facts: dict[str, Any] = {
+            "t": self.t, "episodes": self.episodes, "updates": self.updates, "learned": self.learned,
+            "recent": dataclasses.asdict(self.recent), "snapshots": None,
+        }  # fmt: skip
+        if snapshots is not None:
+            facts["snapshots"] = [facts for facts, _ in snapshots]
+            for i, (_, arrays) in enumerate(snapshots):
+                trees[f"snapshot-{i}"] = arrays
+        return trees, facts
+
+    def load(self, contents: Contents) -> bool:
+        """Go on from a saved state; false if the environment could not be brought back and starts new episodes."""
+        facts, env = contents.meta["facts"], contents.group("env")
+        self.learner = jax.tree.map(jnp.asarray, contents.tree("learner", self.learner))
+        self.actors = jax.tree.map(jnp.asarray, contents.tree("actors", self.actors))
+        self.t, self.episodes, self.updates = facts["t"], facts["episodes"], facts["updates"]
+        self.learned = facts["learned"]
+        self.recent = Recent(**facts["recent"])
+        self.start_obs = env["start"]
+        self.seen = Seen(env["obs"], env.get("mask"))
+        self.returns, self.lengths = env["returns"].copy(), env["lengths"].copy()
+        self.replay.load(contents.group("replay"))
+        self.accumulator.load(contents.group("pending"))
+        if facts["snapshots"] is not None:
+            saved = [(fact, contents.group(f"snapshot-{i}")) for i, fact in enumerate(facts["snapshots"])]
+            there = self._guarded(lambda: self.env.rewind(saved))
+            if there is not None and np.array_equal(there, self.seen.obs):
+                return True
+        self._restart()
+        return False
+
+    def _restart(self) -> None:
+        """New episodes everywhere; what was pending of the old ones is dropped."""
+        n = self.env.n_envs
+        seeds = [env_seed(self.seed, Stream.RESET, i, self.t) for i in range(n)]
+        self.seen = self._guarded(lambda: self.env.start(seeds))
+        for i in range(n):
+            self.accumulator.drop(i)
+        self.returns[:], self.lengths[:] = 0.0, 0
+        self.actors = eqx.tree_at(lambda a: a.fresh, self.actors, jnp.ones(n, bool))
+
+    def _check(self, numbers: np.ndarray, what: str) -> None:
+        if numbers.dtype != np.uint8 and not np.isfinite(numbers).all():
+            bad = numbers[~np.isfinite(numbers)].ravel()[0]
+            raise EnvironmentFaultError(
+                f"{self.env.name} gave {bad} as {what} at step {self.t + 1}. Learning from it would spoil the "
+                "parameters, so the run stops here; what came before is saved. Repair the environment and resume."
+            )
+
+    def _guarded(self, call: Any) -> Any:
+        """Call into the environment; what it raises is reported with its name and the step."""
+        try:
+            return call()
+        except (KeyboardInterrupt, EnvironmentFaultError):
+            raise
+        except Exception as error:
+            raise EnvironmentFaultError(
+                f"{self.env.name} failed at step {self.t + 1}: {type(error).__name__}: {error}"
+            ) from error

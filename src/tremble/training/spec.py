@@ -1,0 +1,94 @@
+"""What determines a run's numbers, as data."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from tremble.agent import Agent
+from tremble.core import JaxEnv
+from tremble.envs import JAX_ENVS
+from tremble.presets import domain_of, make
+from tremble.settings import SettingsError, describe, override
+
+CUSTOM = "custom"
+"""In place of a name: an agent or environment that was given as an object."""
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """A run: which agent learns where, for how long, from which seed, and what is measured on the way."""
+
+    agent: str
+    env: str
+    """A name from `tremble.list_envs()`, a Gymnasium id, or ``module:Class``."""
+    steps: int
+    seed: int = 0
+    domain: str | None = None
+    """Column of hyperparameters; None picks the one that goes with the environment."""
+    agent_options: dict[str, Any] = field(default_factory=dict)
+    env_options: dict[str, Any] = field(default_factory=dict)
+    record_every: int = 500
+    n_envs: int = 1
+    parallel: bool = False
+    evaluate_every: int = 0
+    """Steps between two evaluations; 0 makes none."""
+    evaluate_episodes: int = 10
+
+    def __post_init__(self) -> None:
+        """Refuse nonsense before anything is compiled."""
+        for name, least in {
+            "steps": 1,
+            "record_every": 1,
+            "n_envs": 1,
+            "evaluate_every": 0,
+            "evaluate_episodes": 1,
+        }.items():
+            if getattr(self, name) < least:
+                raise SettingsError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        if not 0 <= self.seed < 2**31:
+            raise SettingsError(f"seed must be between 0 and 2^31 - 1, got {self.seed}")
+
+    def build_agent(self) -> Agent:
+        """The agent the name and the options stand for."""
+        return make(self.agent, self.domain or domain_of(self.env), **dict(self.agent_options))
+
+    def build(self) -> tuple[Agent, JaxEnv]:
+        """Agent and environment, of a run inside XLA."""
+        return self.build_agent(), jax_env(self.env, self.env_options)
+
+    def compiled(self, agent: Agent) -> bool:
+        """Whether the whole run can be compiled: the environment is written in JAX, and replay is the plain one."""
+        plain = agent.replay.n_step == 1 and not agent.replay.prioritised and agent.updates_per_round == 1
+        return self.env in JAX_ENVS and plain and self.n_envs == 1 and not self.evaluate_every
+
+    def describe(self, agent: Agent | None = None) -> dict[str, Any]:
+        """The full settings behind the names, for people and for comparing two runs."""
+        agent = agent or self.build_agent()
+        described = {
+            "agent": self.agent,
+            "env": self.env,
+            "steps": self.steps,
+            "seed": self.seed,
+            "record_every": self.record_every,
+            "agent_settings": describe(agent),
+            "env_settings": (
+                describe(jax_env(self.env, self.env_options))  # type: ignore[arg-type]
+                if self.env in JAX_ENVS
+                else dict(self.env_options)
+            ),
+        }
+        if not self.compiled(agent):
+            names = ("n_envs", "parallel", "evaluate_every", "evaluate_episodes")
+            described |= {name: getattr(self, name) for name in names}
+        return json.loads(json.dumps(described))
+
+    def as_json(self) -> dict[str, Any]:
+        """The fields, from which `RunSpec(**...)` makes an equal one."""
+        return json.loads(json.dumps(asdict(self)))
+
+
+def jax_env(name: str, options: dict[str, Any]) -> JaxEnv:
+    """An environment written in JAX, some of its options changed."""
+    return override(JAX_ENVS[name](), options)  # type: ignore[type-var]

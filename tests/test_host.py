@@ -1,0 +1,312 @@
+"""Training beside Gymnasium environments: reproducible, equal to the compiled loop, resumable, and it learns."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import warnings
+
+import equinox as eqx
+import gymnasium
+import jax
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import tremble
+from tremble.agent import Agent
+from tremble.criteria import Mean
+from tremble.envs.adaptor import EnvironmentFaultError
+from tremble.envs.encoding import UnsupportedSpaceError
+from tremble.representations import Quantile
+from tremble.settings import SettingsError
+from tremble.training import checkpoint
+from tremble.training.checkpoint import CheckpointError
+
+SMALL = {"n_quantiles": 8, "widths": [16], "batch_size": 16, "start_steps": 60, "learning_rate": 1e-3}
+STEPS = 400
+
+
+def small_run(agent="pqr", env="CartPole-v1", seed=0, steps=STEPS, **options):
+    how = {"record_every": 100, "chunk": 50, "checkpoint_every": 100}
+    return tremble.train(agent, env, steps=steps, seed=seed, **(how | SMALL | options))
+
+
+def same(a, b):
+    """Bit for bit."""
+    for x, y in zip(jax.tree.leaves(a.agent.params), jax.tree.leaves(b.agent.params), strict=True):
+        np.testing.assert_array_equal(x, y)
+    assert a.rows == b.rows and a.episodes == b.episodes and a.evaluations == b.evaluations
+    return True
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("base")
+    return small_run(out=directory, evaluate_every=200, evaluate_episodes=3), directory
+
+
+def test_one_seed_repeats_and_seeds_differ(base):
+    assert same(base[0], small_run(evaluate_every=200, evaluate_episodes=3, chunk=33))
+    other = small_run(seed=1)
+    assert other.episodes != base[0].episodes
+
+
+def test_a_run_directory_holds_what_it_says(base):
+    run, directory = base
+    names = {p.name for p in directory.iterdir()}
+    assert names == {
+        "config.json", "metrics.jsonl", "episodes.jsonl", "evaluations.jsonl", "weights.safetensors", "checkpoints",
+        "timing.jsonl",
+    }  # fmt: skip
+    assert [p.name for p in sorted((directory / "checkpoints").iterdir())] == [
+        "step-0000000300.safetensors",
+        "step-0000000400.safetensors",
+    ]
+    rows = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+    assert rows == run.rows and [row["step"] for row in rows] == [100, 200, 300, 400]
+    assert sum(e["length"] for e in run.episodes) <= STEPS
+    assert len(run.evaluations) == 2 and len(run.evaluations[0]["returns"]) == 3
+
+
+def test_equal_runs_have_equal_files(base, tmp_path):
+    small_run(out=tmp_path, evaluate_every=200, evaluate_episodes=3)
+    for path in base[1].rglob("*"):
+        if path.is_file() and path.name != "timing.jsonl":
+            assert path.read_bytes() == (tmp_path / path.relative_to(base[1])).read_bytes(), path.name
+
+
+COMBINATIONS = {
+    "plain": {},
+    "held for an episode": {"hold": "episode"},
+    "shared draw": {"share_noise": True},
+    "prioritised 3-step": {"prioritised": True, "n_step": 3},
+    "bursts": {"update_interval": 20, "updates_per_round": 20, "target_update_interval": 20},
+    "three environments": {"n_envs": 3},
+    "three processes": {"n_envs": 3, "parallel": True},
+}
+
+
+@pytest.mark.parametrize("name", COMBINATIONS)
+@pytest.mark.parametrize("stop_at", [130, 250])
+def test_interrupted_and_continued_equals_uninterrupted(tmp_path, name, stop_at):
+    options = COMBINATIONS[name]
+
+    def interrupt(step, row):
+        if step >= stop_at:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        small_run(out=tmp_path, on_progress=interrupt, chunk=7, **options)
+    newest = sorted((tmp_path / "checkpoints").iterdir())[-1]
+    assert stop_at <= checkpoint.read_meta(newest)["facts"]["t"] < stop_at + 10
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        steps = []
+        continued = tremble.resume(tmp_path, on_progress=lambda step, row: steps.append(step))
+    assert min(steps) > stop_at, "it went on instead of starting over"
+    assert same(continued, small_run(**options))
+
+
+def test_both_loops_make_the_same_run():
+    """Identical actions and transitions for a thousand steps; parameters within float tolerance."""
+    steps, options = 1000, {"n_quantiles": 16, "widths": [16, 16], "batch_size": 16, "start_steps": 100}
+    options["learning_rate"] = 1e-3
+    inside = tremble.train("pqr", "nchain", steps=steps, **options)
+
+    class Spy(tremble.envs.JaxGymEnv):
+        rows: list = []  # noqa: RUF012
+
+        def step(self, action):
+            outcome = super().step(action)
+            Spy.rows.append((int(action), np.float32(outcome[1]), outcome[2] + 2 * outcome[3]))
+            return outcome
+
+    beside = tremble.train(
+        "pqr", lambda: Spy(tremble.envs.NChain(), run_seed=0), steps=steps, domain="nchain", **options
+    )
+    actions, rewards, done = zip(*Spy.rows, strict=True)
+    np.testing.assert_array_equal(actions, inside.log["action"])
+    np.testing.assert_array_equal(rewards, inside.log["reward"])
+    np.testing.assert_array_equal(done, inside.log["done"])
+    for x, y in zip(jax.tree.leaves(inside.agent.params), jax.tree.leaves(beside.agent.params), strict=True):
+        np.testing.assert_allclose(x, y, atol=2e-5)
+
+
+class Broken(gymnasium.Env):
+    """Misbehaves at a step of choice, once."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    action_space = spaces.Discrete(2)
+    how, at = "", 150
+    steps = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        Broken.steps += 1
+        obs, reward = np.ones(2, np.float32) * self.np_random.normal(), 1.0
+        if Broken.steps == self.at:
+            match self.how:
+                case "nan reward":
+                    reward = float("nan")
+                case "nan observation":
+                    obs = np.array([0.0, np.inf], np.float32)
+                case "crash":
+                    raise RuntimeError("the motor is on fire")
+                case "shape":
+                    obs = np.zeros(3, np.float32)
+        return obs, reward, bool(self.np_random.random() < 0.1), False, {}
+
+
+FAULTS = {
+    "nan reward": "Broken gave nan as reward at step 150",
+    "nan observation": "Broken gave inf as observation at step 150",
+    "crash": "Broken failed at step 150: RuntimeError: the motor is on fire",
+    "shape": r"Broken failed at step 150: ValueError: expected an observation of shape \(2,\), got \(3,\)",
+}
+
+
+@pytest.mark.parametrize("how", FAULTS)
+def test_a_misbehaving_environment_is_named_and_nothing_is_lost(tmp_path, monkeypatch, how):
+    monkeypatch.setattr(Broken, "how", how)
+    monkeypatch.setattr(Broken, "steps", 0)
+    with pytest.raises(EnvironmentFaultError, match=FAULTS[how]):
+        small_run(env=Broken, out=tmp_path)
+    newest = checkpoint.read(sorted((tmp_path / "checkpoints").iterdir())[-1])
+    assert newest.meta["facts"]["t"] == 149, "every step before the fault is kept"
+    finished = small_run(env=Broken, out=tmp_path)
+    assert finished.rows[-1]["step"] == STEPS
+
+
+def test_an_environment_that_cannot_be_brought_back_starts_a_new_episode(tmp_path):
+    class Secret(Broken):
+        def step(self, action):
+            obs, *rest = super().step(action)
+            return obs + np.float32(np.random.default_rng().normal()), *rest
+
+    def interrupt(step, row):
+        if step >= 130:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        small_run(env=Secret, out=tmp_path, on_progress=interrupt, chunk=10)
+    with pytest.warns(UserWarning, match="could not be brought back"):
+        run = small_run(env=Secret, out=tmp_path)
+    assert run.rows[-1]["step"] == STEPS
+
+
+def damage(path, how):
+    data = bytearray(path.read_bytes())
+    if how == "bit":
+        data[-37] ^= 4
+    path.write_bytes(data[: len(data) // 2] if how == "cut" else b"\x80\x04hostile" if how == "pickle" else bytes(data))
+
+
+@pytest.mark.parametrize("how", ["bit", "cut", "pickle"])
+def test_a_damaged_checkpoint_is_reported_and_the_one_before_it_used(base, tmp_path, how):
+    run, directory = base
+    shutil.copytree(directory, tmp_path / "run")
+    paths = sorted((tmp_path / "run" / "checkpoints").iterdir())
+    damage(paths[-1], how)
+    with pytest.warns(UserWarning, match="is damaged.*Using the checkpoint before it"):
+        again = tremble.resume(tmp_path / "run")
+    assert same(again, run)
+    for path in (tmp_path / "run" / "checkpoints").iterdir():
+        damage(path, how)
+    with warnings.catch_warnings(), pytest.raises(CheckpointError, match="damaged"):
+        warnings.simplefilter("ignore")
+        tremble.resume(tmp_path / "run")
+
+
+def test_loading_and_predicting(base):
+    run, directory = base
+    loaded = tremble.load(directory)
+    obs = np.array([0.01, 0.02, -0.01, 0.03], np.float32)
+    np.testing.assert_array_equal(loaded.distribution(obs).atoms, run.agent.distribution(obs).atoms)
+    assert loaded.distribution(obs).atoms.shape == (2, 8)
+    assert loaded.distribution(np.stack([obs] * 3)).atoms.shape == (3, 2, 8)
+    action, state = loaded.predict(obs)
+    assert action == loaded.act(obs) and state is None and np.shape(action) == ()
+    assert loaded.predict(np.stack([obs] * 3))[0].shape == (3,)
+    actions, state = loaded.predict(np.stack([obs] * 500), deterministic=False)
+    assert loaded.predict(np.stack([obs] * 500), state=state, deterministic=False)[1] != state
+    assert set(np.unique(actions)) <= {0, 1}
+    with pytest.raises(ValueError, match="shape"):
+        loaded.distribution(np.zeros(5))
+    with pytest.raises(CheckpointError, match="no weights"):
+        tremble.load(directory / "nothing")
+
+
+def test_evaluation_is_a_function_of_its_seed_and_not_of_how_many_run_at_once(base):
+    agent = base[0].agent
+
+    def go(**options):
+        return tremble.evaluate(agent, lambda: gymnasium.make("CartPole-v1"), episodes=7, **options)
+
+    a, b, c = go(seed=1), go(seed=1, at_once=3), go(seed=2)
+    np.testing.assert_array_equal(a.returns, b.returns)
+    assert not np.array_equal(a.returns, c.returns)
+    assert a.predicted.shape == (7, 8) and (a.lengths == a.returns).all()
+    gamma = float(agent.agent.gamma)
+    np.testing.assert_allclose(a.discounted, (1 - gamma**a.lengths) / (1 - gamma), rtol=1e-9)
+    assert go(seed=1, epsilon=1.0).mean != a.mean
+
+
+def test_calibration_of_a_true_prediction():
+    from tremble.training.evaluation import Evaluation
+
+    rng = np.random.default_rng(0)
+    happened, truth = rng.normal(3, 2, 4000), np.quantile(rng.normal(3, 2, 10**6), (np.arange(64) + 0.5) / 64)
+    zeros = np.zeros(4000)
+    result = Evaluation(happened, happened, zeros, zeros > 1, np.tile(truth, (4000, 1)))
+    calibration = result.calibration()
+    assert calibration["w1"] < 0.1
+    for level, share in calibration["coverage"].items():
+        assert abs(share - float(level)) < 0.03, (level, share)  # 4 standard errors at 4000 episodes, plus the 64 atoms
+    off = Evaluation(happened + 2, happened + 2, zeros, zeros > 1, np.tile(truth, (4000, 1))).calibration()
+    assert 1.9 < off["w1"] < 2.1 and off["coverage"]["0.5"] < 0.2
+
+
+class Corridor(gymnasium.Env):
+    """Action 1 pays 1, action 0 pays 0, and the mask sometimes forbids action 1."""
+
+    observation_space = spaces.Discrete(2)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.where = 0
+        return 0, {"action_mask": np.array([1, 0], np.int8)}
+
+    def step(self, action):
+        assert not (self.where == 0 and action == 1), "a forbidden action was taken"
+        over, reward = self.where == 1, float(action if self.where == 1 else 0)
+        self.where = 1
+        return 1, reward, over, False, {"action_mask": np.array([1, 0], np.int8)}
+
+
+def test_masks_hold_for_acting_and_for_the_bootstrap():
+    """Action 1 would pay at the second state but is always forbidden: every value is 0 if the bootstrap obeys."""
+    agent = Agent(
+        Quantile(8), Mean(), gamma=0.9, batch_size=16, memory_size=1000, start_steps=20, target_update_interval=10
+    )
+    agent = eqx.tree_at(lambda a: a.optimiser.learning_rate, agent, 3e-3)
+    run = tremble.train(agent, Corridor, steps=600)
+    # The forbidden action's own value at the second state is never learned; it must not leak into the first.
+    assert abs(float(run.agent.distribution(0).mean()[0])) < 0.05
+
+
+def test_bad_requests():
+    with pytest.raises(SettingsError, match="did you mean 'CartPole-v1'"):
+        small_run(env="CartPole-v11")
+    with pytest.raises(UnsupportedSpaceError, match="finite set"):
+        small_run(env="Pendulum-v1")
+    with pytest.raises(SettingsError, match="n_envs must be at least 1"):
+        small_run(n_envs=0)
+    with pytest.raises(SettingsError, match="no setting 'delta0'; did you mean 'delta_0'"):
+        small_run(delta0=3)
+    with pytest.raises(CheckpointError, match="no run to resume"):
+        tremble.resume("/nonexistent")
