@@ -29,7 +29,7 @@ define find_python
 	fi
 endef
 
-.PHONY: help install demo test test-fast lint format lock bench wheel clean
+.PHONY: help install demo test test-fast test-long lint format lock bench wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,11 +49,15 @@ demo: install ## a first look: train, compare and draw, into runs/demo
 
 test: export JAX_PLATFORMS = cpu
 test: lint ## lint, types, import contract and every test
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not long"
+
+test-long: export JAX_PLATFORMS = cpu
+test-long: install ## the tests that take minutes: fifty kills, every combination of improvements
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m long
 
 test-fast: export JAX_PLATFORMS = cpu
 test-fast: install ## the tests without the slow ones, nothing else
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not long"
 
 lint: install ## ruff, mypy and the import contract
 	$(BIN)/ruff check .

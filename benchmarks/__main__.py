@@ -10,9 +10,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import loss, machine, nchain, overhead, report
+from benchmarks import gym, loss, machine, nchain, overhead, report
 
-PARTS = {"loss": loss.measure, "nchain": nchain.measure, "overhead": overhead.measure}
+PARTS = {"loss": loss.measure, "nchain": nchain.measure, "overhead": overhead.measure, "gym": gym.measure}
 HERE, SCRATCH = Path(__file__).parent, Path("runs/bench")
 LOAD_WARNING = 0.5
 
@@ -21,6 +21,7 @@ parts:
   loss      gradient of the quantile Huber loss: tremble, rlax and PyTorch (sb3-contrib), all cores and one thread
   nchain    N-Chain training steps per second: tremble and sb3-contrib, one seed and many
   overhead  PQR, DLTV and p-DLTV beside QR-DQN: what the criterion costs
+  gym       LunarLander and CartPole training steps per second: tremble and sb3-contrib, one run and one per core
 
 examples:
   make bench                                  everything, some minutes; writes benchmarks/RESULTS.md and results.json

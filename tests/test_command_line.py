@@ -34,6 +34,10 @@ def test_list(tmp_path):
         (["train", "pqrr"], "did you mean 'pqr'"),
         (["train", "pqr", "--set", "detla_0=3"], "did you mean 'delta_0'"),
         (["train", "pqr", "--env", "nchian"], "did you mean 'nchain'"),
+        (["train", "pqr", "--env", "Pendulum-v1"], "its actions are continuous"),
+        (["train", "pqr", "--env", "CartPole-v1", "--domain", "contrl"], "did you mean 'control'"),
+        (["resume", "nothing"], "no run to resume"),
+        (["evaluate", "nothing"], "no weights"),
         (["study", "nchain-count"], "did you mean 'nchain-counts'"),
         (["study", "nchain-counts", "--report-only"], "no finished runs"),
     ],
@@ -48,8 +52,62 @@ def test_train_writes_a_run(tmp_path):
     result = tremble("train", "pqr", "--steps", "600", "--out", "mine", *SMALL, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     names = {p.name for p in (tmp_path / "mine").iterdir()}
-    assert names == {"config.json", "metrics.jsonl", "weights.safetensors", "state.safetensors"}
+    assert names == {"config.json", "metrics.jsonl", "weights.safetensors", "checkpoints", "timing.jsonl"}
     assert "optimal actions" in result.stdout
+
+
+@pytest.fixture(scope="module")
+def cartpole(tmp_path_factory):
+    """A small run on a Gymnasium environment, by the command line."""
+    directory = tmp_path_factory.mktemp("cartpole")
+    arguments = ["--env", "CartPole-v1", "--steps", "400", "--out", "mine", *SMALL]
+    return tremble("train", "pqr", *arguments, cwd=directory), directory
+
+
+def test_train_on_a_gymnasium_environment(cartpole):
+    result, directory = cartpole
+    assert result.returncode == 0, result.stderr
+    assert "replay: 400 transitions, up to" in result.stdout and "Evaluations, 10 episodes each" in result.stdout
+    assert len((directory / "mine" / "evaluations.jsonl").read_text().splitlines()) == 10
+
+
+def test_resume_of_a_finished_run_changes_nothing(cartpole):
+    _, directory = cartpole
+    before = (directory / "mine" / "metrics.jsonl").read_bytes()
+    result = tremble("resume", "mine", cwd=directory)
+    assert result.returncode == 0 and "continuing at step 400" in result.stdout
+    assert (directory / "mine" / "metrics.jsonl").read_bytes() == before
+
+
+def test_evaluate_and_record(cartpole):
+    _, directory = cartpole
+    result = tremble("evaluate", "mine", "--episodes", "5", "--criterion", "own", "--epsilon", "0.001", cwd=directory)
+    assert result.returncode == 0, result.stderr
+    assert "Is it calibrated?" in result.stdout and (directory / "mine" / "evaluation-own-e0.001-s0.json").exists()
+    result = tremble("record", "mine", "--max-steps", "8", "--out", "film.mp4", cwd=directory)
+    assert result.returncode == 0, result.stderr
+    import imageio.v2 as imageio
+
+    frames = imageio.mimread(directory / "film.mp4")
+    assert len(frames) == 8 and frames[0].std() > 10
+
+
+def test_a_full_disk_is_one_message_and_loses_nothing(tmp_path):
+    """A real one: a file system of 200 KiB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", disk], capture_output=True).returncode:
+        pytest.skip("mounting a small file system is not permitted here")
+    try:
+        arguments = ["--env", "CartPole-v1", "--steps", "20000", "--out", disk / "run", *SMALL]
+        result = tremble("train", "pqr", *map(str, arguments), cwd=tmp_path)
+        assert result.returncode == 1 and "No space left" in result.stderr and "Traceback" not in result.stderr
+        from tremble.training.files import RunFiles
+
+        contents = RunFiles(disk / "run").newest()
+        assert contents is not None and contents.meta["facts"]["t"] >= 1000, "what was saved before is whole"
+    finally:
+        subprocess.run(["umount", disk], check=True)
 
 
 def test_ctrl_c_keeps_the_run_and_says_so(tmp_path):
@@ -62,15 +120,15 @@ def test_ctrl_c_keeps_the_run_and_says_so(tmp_path):
         text=True,
         env={**os.environ, "TREMBLE_SAVE_SECONDS": "0.5"},
     )
-    state = tmp_path / "long" / "state.safetensors"
+    states = tmp_path / "long" / "checkpoints"
     deadline = time.monotonic() + 240
-    while not state.exists() and time.monotonic() < deadline:
+    while not list(states.glob("step-*")) and time.monotonic() < deadline:
         time.sleep(0.2)
-    assert state.exists(), "saved while running"
+    assert list(states.glob("step-*")), "saved while running"
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 130 and "interrupted" in out and "Traceback" not in err
-    assert state.exists()
+    assert list(states.glob("step-*"))
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import pytest
 
 import tremble
 from tremble.settings import SettingsError
-from tremble.training import checkpoint, run
+from tremble.training import checkpoint
 from tremble.training.checkpoint import CheckpointError
 from tremble.training.chunks import iterate
 from tremble.training.spec import RunSpec

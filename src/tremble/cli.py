@@ -236,6 +236,61 @@ class Evaluate:
         console.print(f"written to [bold]{out}[/]")
 
 
+@dataclass
+class Record:
+    """Film an episode: the environment's picture beside the return distribution predicted for every action.
+
+    Needs pip install 'tremble[video]'. Example: tremble record runs/pqr-CartPole-v1-s0 --out cartpole.mp4
+    """
+
+    run_directory: Positional[Path]
+    """The directory of a run."""
+    out: Path | None = None
+    """The film, .mp4 or .gif (default: episode-SEED.mp4 in the run's directory)."""
+    seed: int = 0
+    """Which episode: evaluation episode 0 of this seed."""
+    criterion: str = "mean"
+    """Act by this: `mean`, `own` (the agent's, as at the end of training), or a name of `tremble list`."""
+    epsilon: float = 0.0
+    """Probability of a random action."""
+    max_steps: int = 2000
+    """Stop filming after so many steps."""
+    fps: int = 30
+    """Frames per second."""
+    actions: tuple[str, ...] = ()
+    """Names of the actions, for the legend."""
+
+    def run(self) -> None:
+        """Run it."""
+        from rich.progress import Progress
+
+        from tremble.settings import SettingsError
+        from tremble.training.evaluation import criterion_named
+        from tremble.training.run import evaluation_maker
+        from tremble.training.trained import load
+        from tremble.viewer.video import play, write_video
+
+        agent = load(self.run_directory)
+        assert agent.spec is not None
+        if self.actions and len(self.actions) != agent.n_actions:
+            raise SettingsError(f"there are {agent.n_actions} actions, but {len(self.actions)} names")
+        spec = dataclasses.replace(agent.spec, env_options=agent.spec.env_options | {"render_mode": "rgb_array"})
+        env = evaluation_maker(spec, spec.env)()
+        scenes = play(
+            agent, env, seed=self.seed, criterion=criterion_named(self.criterion, agent.agent), epsilon=self.epsilon,
+            max_steps=self.max_steps,
+        )  # fmt: skip
+        env.close()
+        out = self.out or self.run_directory / f"episode-{self.seed}.mp4"
+        with Progress(console=console, transient=True) as progress:
+            bar = progress.add_task("drawing", total=len(scenes))
+            write_video(
+                scenes, out, fps=self.fps, names=self.actions or None,
+                on_frame=lambda done: progress.update(bar, completed=done),
+            )  # fmt: skip
+        console.print(f"{len(scenes)} steps, return {scenes[-1].total:.1f} before the last reward: [bold]{out}[/]")
+
+
 def _show_run(go: Callable[[dict[str, Any]], Any], title: str, steps: int, out: Path) -> None:
     """Train under a progress bar, then say what came of it."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -367,6 +422,7 @@ Command = (
     Annotated[Train, subcommand("train")]
     | Annotated[Resume, subcommand("resume")]
     | Annotated[Evaluate, subcommand("evaluate")]
+    | Annotated[Record, subcommand("record")]
     | Annotated[Study, subcommand("study")]
     | Annotated[Demo, subcommand("demo")]
     | Annotated[Illustrate, subcommand("illustrate")]

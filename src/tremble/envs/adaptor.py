@@ -11,6 +11,7 @@ What the three modes of Gymnasium's vector environments mean for a transition th
 from __future__ import annotations
 
 import importlib
+import multiprocessing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -267,7 +268,10 @@ def open_environment(
         return Serial([make() for _ in range(n_envs)], name)
     make().close()  # here first, so that a mistake is one message and not that of n processes
     functions = [partial(_make_numbered, make, i) for i in range(n_envs)]
-    return Vector(AsyncVectorEnv(functions, autoreset_mode=AutoresetMode.DISABLED), name, rewindable=True)
+    # Not by forking this process: JAX has threads here, and a fork takes their locks along.
+    start = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+    vector = AsyncVectorEnv(functions, context=start, autoreset_mode=AutoresetMode.DISABLED)
+    return Vector(vector, name, rewindable=True)
 
 
 def make_single(env: Any, options: dict[str, Any]) -> gymnasium.Env[Any, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tremble.studies import (
+    lunarlander,
     nchain_counts,
     nchain_readings,
     nchain_returns,
@@ -19,6 +20,7 @@ STUDIES: dict[str, Study] = {
         nchain_sensitivity.STUDY,
         nchain_variance.STUDY,
         nchain_readings.STUDY,
+        lunarlander.STUDY,
     )
 }
 """Studies by name."""

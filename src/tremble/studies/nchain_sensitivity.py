@@ -26,7 +26,8 @@ def present(results: Results, pattern: str, values: Any) -> list[Any]:
 
 def draw(results: Results, options: Options) -> None:
     """W2 against the knob, against beta, and against the scale of rewards; counts against the scale."""
-    figure, axes = figures.new(1, 4, 15, 3.8)
+    figure, grid = figures.new(2, 2, 11, 7.2)
+    axes = grid.ravel()
     reference = mean_interval(w2(results, "qrdqn"))
     axes[0].axhline(reference.estimate, color=figures.COLOURS["qrdqn"], linewidth=2, label="QR-DQN (reference)")
 
@@ -35,8 +36,11 @@ def draw(results: Results, options: Options) -> None:
         error = np.array([[i.estimate - i.low, i.high - i.estimate] for i in intervals]).T
         error = np.where(np.isfinite(error), error, 0.0)
         colour, name = figures.COLOURS[agent], figures.NAMES[agent]
+        # A little to the side of one another: intervals of agents at one value would cover each other.
+        beside = np.array(x) * 1.12 ** (AGENTS.index(agent) - 1.5)
+        axis.plot(beside, middle, color=colour, marker="o", markersize=5, label=name)
         axis.errorbar(
-            x, middle, np.minimum(error, [middle, np.inf * middle]), color=colour, marker="o", capsize=3, label=name
+            beside, middle, np.minimum(error, [middle, np.inf * middle]), color=colour, fmt="none", alpha=0.45
         )
 
     for agent, knob in KNOBS:
@@ -56,7 +60,12 @@ def draw(results: Results, options: Options) -> None:
     axes[2].set_ylabel("W2 / scale")
     axes[3].set_ylabel("optimal actions")
     figures.thousands(axes[3].yaxis)
-    axes[0].legend(fontsize=8)
+    axes[0].set_title("size of exploration")
+    axes[1].set_title("concentration of PQR's draws")
+    axes[2].set_title("scale of rewards: distance")
+    axes[3].set_title("scale of rewards: behaviour")
+    handles = {h.get_label(): h for axis in axes for h in axis.get_legend_handles_labels()[0]}
+    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=len(handles))
     figures.save(figure, options.out / "sensitivity")
 
 

@@ -46,10 +46,16 @@ class Cell:
     agent: str
     agent_options: dict[str, Any] = field(default_factory=dict)
     env_options: dict[str, Any] = field(default_factory=dict)
+    env: str = "nchain"
+    domain: str | None = None
+    run_options: dict[str, Any] = field(default_factory=dict)
+    """Further fields of `RunSpec`."""
 
     def spec(self, seed: int, steps: int) -> RunSpec:
         """The run with one seed."""
-        return RunSpec(self.agent, "nchain", steps, seed, None, self.agent_options, self.env_options)
+        return RunSpec(
+            self.agent, self.env, steps, seed, self.domain, self.agent_options, self.env_options, **self.run_options
+        )
 
 
 @dataclass(frozen=True)
@@ -97,7 +103,7 @@ class Outcome:
         return int(self.left[-1])
 
 
-Results = dict[str, list[Outcome]]
+Results = dict[str, list[Any]]
 """Finished runs by the label of their cell, in order of seeds."""
 
 
@@ -114,6 +120,8 @@ class Study:
     quick_seeds: int = 2
     steps: int = 20_000
     quick_steps: int = 3_000
+    load: Callable[[Path, int, RunSpec], Any] | None = None
+    """What is read off a stored run; None reads an `Outcome` on N-Chain."""
 
 
 def stored(store: Path, spec: RunSpec) -> Path:
@@ -146,7 +154,7 @@ def collect(study: Study, options: Options, console: Console) -> Results:
     results: Results = {label: [] for label in labels}
     for (label, seed), (spec, path) in places.items():
         if path.exists():
-            results[label].append(load_outcome(path, seed, spec))
+            results[label].append((study.load or load_outcome)(path, seed, spec))
     return results
 
 

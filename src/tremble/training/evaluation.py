@@ -47,11 +47,11 @@ class Evaluation:
         ``coverage[level]`` is the share of episodes whose discounted return was at most the predicted quantile at
         that level; a calibrated agent's coverage is the level itself.
         """
-        happened, predicted = ReturnDist(self.discounted), ReturnDist(self.predicted.reshape(-1))
+        pooled = self.predicted.reshape(-1)
         quantiles = {level: np.asarray(ReturnDist(self.predicted).quantile(level)) for level in LEVELS}
         return {
-            "w1": float(happened.wasserstein(predicted, 1.0)),
-            "w2": float(happened.wasserstein(predicted, 2.0)),
+            "w1": sample_distance(self.discounted, pooled, 1),
+            "w2": sample_distance(self.discounted, pooled, 2),
             "mean_predicted": float(self.predicted.mean()),
             "mean_happened": float(self.discounted.mean()),
             "coverage": {str(level): float((self.discounted <= q).mean()) for level, q in quantiles.items()},
@@ -67,6 +67,17 @@ class Evaluation:
             "lengths": [int(x) for x in self.lengths],
             "calibration": self.calibration(),
         }
+
+
+def sample_distance(a: np.ndarray, b: np.ndarray, p: int) -> float:
+    """p-Wasserstein distance of two samples: (int_0^1 |Q_a(u) - Q_b(u)|^p du)^(1/p), exactly.
+
+    `ReturnDist.wasserstein` compares every atom with every other, which is too much for thousands of them.
+    """
+    levels = np.unique(np.concatenate([np.arange(1, len(x) + 1) / len(x) for x in (a, b)]))
+    middle = levels - np.diff(levels, prepend=0.0) / 2
+    quantiles = [np.sort(x)[np.minimum((middle * len(x)).astype(int), len(x) - 1)] for x in (a, b)]
+    return float((np.abs(quantiles[0] - quantiles[1]) ** p @ np.diff(levels, prepend=0.0)) ** (1 / p))
 
 
 def evaluate(

@@ -187,8 +187,8 @@ def drive(
         _refuse_other_settings(directory, described, contents.meta)
         if not loop.load(contents):
             warnings.warn(
-                f"{spec.env} could not be brought back to where it was, so new episodes begin at step {loop.t}: the "
-                "run goes on, but not with the numbers of an uninterrupted one. An environment with save_state and "
+                f"{name_of(env)} could not be brought back to where it was, so new episodes begin at step {loop.t}: "
+                "the run goes on, but not with the numbers of an uninterrupted one. An environment with save_state and "
                 "load_state, or one that is random through its np_random only, resumes exactly.",
                 stacklevel=3,
             )

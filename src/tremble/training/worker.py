@@ -12,20 +12,48 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jax
 
+from tremble.agent import Agent
 from tremble.training import checkpoint
 from tremble.training.chunks import Record, iterate
-from tremble.training.spec import RunSpec
+from tremble.training.evaluation import evaluate
+from tremble.training.run import drive, evaluation_maker
+from tremble.training.spec import RunSpec, jax_env
+
+FINAL_EPISODES = 100
+FINAL_SEED = 1_000_000
+"""Final evaluations have seeds apart from those of the evaluations during training."""
 
 
-def save_result(path: Path, spec: RunSpec, record: Record) -> None:
-    """A finished run's log, snapshots and table, without its parameters."""
+def train_inside(spec: RunSpec, agent: Agent, out: Path, show: Callable[[int], None]) -> None:
+    """A run inside XLA; keeps its log, snapshots and table, not its parameters."""
+    record = Record()
+    for moment in iterate(agent, jax_env(spec.env, spec.env_options), spec.seed, spec.steps, spec.record_every):
+        record.add(moment)
+        show(moment.t)
     meta = {"spec": dataclasses.asdict(spec), "settings": spec.describe(), "rows": record.rows}
-    checkpoint.save(path, record.arrays(), meta)
+    checkpoint.save(out, record.arrays(), meta)
+
+
+def train_beside(spec: RunSpec, agent: Agent, out: Path, show: Callable[[int], None]) -> None:
+    """A run beside a Gymnasium environment, in a directory of its own from which it goes on if interrupted.
+
+    Keeps its table, its evaluations, and a final one of 100 episodes.
+    """
+    run = drive(spec, agent, spec.env, out.with_suffix(""), on_progress=lambda step, row: show(step))
+    maker = evaluation_maker(spec, spec.env)
+    final = evaluate(run.agent, maker, episodes=FINAL_EPISODES, seed=FINAL_SEED + spec.seed)
+    meta = {
+        "spec": spec.as_json(), "settings": spec.describe(), "rows": run.rows, "evaluations": run.evaluations,
+        "episodes": run.episodes,
+    }  # fmt: skip
+    names = ("returns", "discounted", "lengths", "truncated", "predicted")
+    checkpoint.save(out, {"final": {name: getattr(final, name) for name in names}}, meta)
 
 
 def main() -> None:
@@ -44,13 +72,13 @@ def main() -> None:
     for line in sys.stdin:
         task = json.loads(line)
         try:
-            spec = RunSpec(**task["spec"])
-            agent, env = spec.build()
-            record = Record()
-            for moment in iterate(agent, env, spec.seed, spec.steps, spec.record_every):
-                record.add(moment)
-                say({"id": task["id"], "step": moment.t})
-            save_result(Path(task["out"]), spec, record)
+            spec, out = RunSpec(**task["spec"]), Path(task["out"])
+            agent = spec.build_agent()
+
+            def show(step: int, row: Any = None, number: Any = task["id"]) -> None:
+                say({"id": number, "step": step})
+
+            (train_inside if spec.compiled(agent) else train_beside)(spec, agent, out, show)
             say({"id": task["id"], "done": True})
         except Exception as error:  # reported to the parent, which names the run and stops
             say({"id": task["id"], "error": f"{type(error).__name__}: {error}"})

@@ -1,0 +1,123 @@
+"""Training on Gymnasium environments, by tremble's host loop and by sb3-contrib: what runs inside the processes.
+
+Imports are inside the functions: a process loads only the library it measures.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks.workers import Contender
+
+START = 1_000
+"""Steps before learning starts: enough to fill a batch many times over; what follows does not depend on it."""
+
+
+def settings(domain: str, **changes: Any) -> Any:
+    """The column both libraries are given; plain QR-DQN, which is what the peer has."""
+    import dataclasses
+
+    from tremble.presets import COLUMNS
+
+    plain = {"start_steps": START, "epsilon_start": 0.01, "epsilon_end": 0.01, "settings": {}}
+    return dataclasses.replace(COLUMNS[domain], **(plain | changes))
+
+
+def tremble_gym(env: str, domain: str, seed: int, steps: int, warm_up: int, changes: dict[str, Any]) -> Contender:
+    """QR-DQN by the loop behind `tremble.train`; a turn is ``steps`` steps, each with an update."""
+    from tremble.envs.adaptor import open_environment
+    from tremble.presets import PRESETS
+    from tremble.training.host import HostLoop
+
+    agent = PRESETS["qrdqn"][1](settings(domain, **changes))
+    loop = HostLoop(agent, open_environment(env), seed, 10**6)
+    begin = time.perf_counter()
+    loop.advance(START + warm_up)
+    facts = {"warm_up_seconds": time.perf_counter() - begin, "shares": _shares(loop)}
+
+    def turn(_: Any) -> int:
+        before = loop.t
+        loop.advance(before + steps)
+        import jax
+
+        jax.block_until_ready(loop.learner)
+        return loop.t - before
+
+    contender = Contender(turn, facts)
+    facts["peak_mib"] = _peak()
+    return contender
+
+
+def _shares(loop: Any) -> dict[str, float]:
+    """Milliseconds of each part of a step, done alone and waited for; in training they overlap."""
+    import jax
+    import numpy as np
+
+    from tremble.training import host
+
+    def median(call: Callable[[], Any], n: int = 60) -> float:
+        taken = []
+        for _ in range(n):
+            begin = time.perf_counter()
+            jax.block_until_ready(call())
+            taken.append(time.perf_counter() - begin)
+        return 1e3 * float(np.median(taken))
+
+    seen, t = loop.seen, np.array([loop.t], np.int32)
+    first, block = loop._act_block(1)
+    action = np.zeros(1, np.int64)
+
+    def act() -> Any:
+        return host._act(
+            loop.agent, loop.learner.params, loop.actors, seen.obs, None, block, t - first, t, np.int32(0)
+        )[0]
+
+    def step() -> None:
+        loop.env.send(action)
+        loop.env.receive()
+
+    _, noise, bits = loop._learn_block(loop.t)
+    batch, _ = loop.replay.sample(bits[0], 1.0)
+
+    def update() -> Any:
+        loop.learner, losses = host._update(
+            loop.agent, loop.learner, batch, noise, np.int32(0), t[0], np.int32(1), np.int32(1), np.bool_(True)
+        )
+        return losses
+
+    return {
+        "acting": median(act),
+        "environment": median(step),
+        "sampling": median(lambda: loop.replay.sample(bits[1], 1.0) and None),
+        "updating": median(update),
+    }
+
+
+def sb3_gym(env: str, domain: str, seed: int, steps: int, warm_up: int, changes: dict[str, Any]) -> Contender:
+    """sb3-contrib's QRDQN with the same settings."""
+    import torch
+    from sb3_contrib import QRDQN
+
+    column = settings(domain, **changes)
+    model = QRDQN(
+        "MlpPolicy", env, learning_rate=column.learning_rate, buffer_size=column.memory_size, learning_starts=START,
+        batch_size=column.batch_size, gamma=column.gamma, train_freq=column.update_interval, gradient_steps=1,
+        target_update_interval=column.target_update_interval, exploration_initial_eps=column.epsilon_end,
+        exploration_final_eps=column.epsilon_end,
+        policy_kwargs={"n_quantiles": column.n_quantiles, "net_arch": list(column.widths)}, seed=seed, device="cpu",
+    )  # fmt: skip
+
+    def run(steps: int) -> int:
+        before = model.num_timesteps
+        model.learn(steps, reset_num_timesteps=before == 0)
+        return int(model.num_timesteps - before)
+
+    run(START + warm_up)
+    return Contender(lambda _: run(steps), {"threads": torch.get_num_threads(), "peak_mib": _peak()})
+
+
+def _peak() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -1,0 +1,193 @@
+"""LunarLander: the paper's four agents, where the criterion applies, and the settings the column came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tremble.report import figures, tables
+from tremble.report.statistics import difference_interval, mean_interval
+from tremble.studies.runner import Cell, Options, Results, Study
+from tremble.training import checkpoint
+from tremble.training.evaluation import Evaluation
+from tremble.training.spec import RunSpec
+
+ENV = "LunarLander-v3"
+MAIN = ("qrdqn", "dltv", "p_dltv", "pqr")
+C_GRID = (0.5, 5.0, 50.0)
+"""The paper does not state c here."""
+CLAIMS = (("pqr", "qrdqn"), ("p_dltv", "qrdqn"), ("pqr", "dltv c=50"), ("p_dltv", "dltv c=50"))
+"""The paper shows curves without numbers; its text says that the randomised agents outperform the others."""
+
+
+@dataclass(frozen=True)
+class Flight:
+    """What the study reads off one run."""
+
+    seed: int
+    steps: np.ndarray
+    """When evaluations were made."""
+    means: np.ndarray
+    """Their mean returns."""
+    final: Evaluation
+    """100 episodes after training."""
+
+
+def load_flight(path: Path, seed: int, spec: RunSpec) -> Flight:
+    """Read a stored run."""
+    contents = checkpoint.read(path)
+    rows = contents.meta["evaluations"]
+    return Flight(
+        seed,
+        np.array([row["step"] for row in rows]),
+        np.array([row["mean"] for row in rows]),
+        Evaluation(**contents.group("final")),
+    )
+
+
+def cells(options: Options) -> list[Cell]:
+    """Four agents with the paper's column, PQR's criterion in one place only, and the zoo's settings."""
+    every = {"evaluate_every": max(1000, options.steps // 20), "evaluate_episodes": 10, "record_every": 1000}
+
+    def cell(label: str, agent: str, domain: str | None = None, **settings: Any) -> Cell:
+        return Cell(label, agent, settings, {}, ENV, domain, every)
+
+    made = [cell("qrdqn", "qrdqn"), cell("p_dltv", "p_dltv"), cell("pqr", "pqr")]
+    made += [cell(f"dltv c={c:g}", "dltv", c=c) for c in (C_GRID[-1:] if options.quick else C_GRID)]
+    if not options.quick:
+        made += [cell(f"pqr {where} only", "pqr", criterion_for=where) for where in ("behaviour", "target")]
+        made += [cell(f"{agent} zoo", agent, "sb3_zoo") for agent in ("qrdqn", "pqr")]
+    return made
+
+
+def colour_of(label: str) -> str:
+    """The agent's colour."""
+    return figures.COLOURS[label.split()[0]]
+
+
+def draw(results: Results, options: Options) -> None:
+    """Evaluation curves with intervals, and predicted against real returns at the start for each of the four."""
+    figure, axes = figures.new(1, 2, 12, 4.4, sharey=True)
+    groups = (
+        [k for k in results if "only" not in k and "zoo" not in k],
+        ["pqr", *(k for k in results if "only" in k or "zoo" in k)],
+    )
+    styles = ("-", "--", ":", "-.")
+    for axis, group in zip(axes, groups, strict=True):
+        for label in group:
+            flights = results[label]
+            curves = np.stack([f.means for f in flights])
+            intervals = [mean_interval(list(column)) for column in curves.T]
+            style = styles[sum(k.split()[0] == label.split()[0] for k in group[: group.index(label)]) % 4]
+            steps = flights[0].steps
+            axis.plot(steps, curves.mean(0), color=colour_of(label), linestyle=style, label=label)
+            if len(flights) > 1:
+                low, high = ([getattr(i, side) for i in intervals] for side in ("low", "high"))
+                axis.fill_between(steps, low, high, color=colour_of(label), alpha=0.1)
+        axis.axhline(200, color="#111111", linewidth=0.8, linestyle=":")
+        axis.set(xlabel="steps", ylim=(-500, 310))
+        figures.thousands(axis.xaxis)
+        axis.legend(fontsize=8)
+    axes[0].set(title="the paper's column", ylabel="mean return of 10 episodes")
+    axes[1].set_title("where the criterion applies; the zoo's settings")
+    figures.save(figure, options.out / "curves")
+
+    shown = [k for k in ("qrdqn", "dltv c=50", "p_dltv", "pqr") if k in results]
+    figure, panels = figures.new(1, len(shown), 3.6 * len(shown), 3.2, sharey=True)
+    for axis, label in zip(np.atleast_1d(panels), shown, strict=True):
+        predicted = np.concatenate([f.final.predicted.ravel() for f in results[label]])
+        happened = np.concatenate([f.final.discounted for f in results[label]])
+        low, high = np.quantile(np.concatenate([predicted, happened]), [0.005, 0.995])
+        bins = np.linspace(low, high, 41)
+        axis.hist(happened, bins, density=True, color="#9ca3af", alpha=0.7, label="Monte-Carlo")
+        axis.hist(
+            predicted, bins, density=True, histtype="step", color=colour_of(label), linewidth=1.8, label="predicted"
+        )
+        axis.set(title=label, xlabel="discounted return from the start")
+        axis.legend(fontsize=8)
+    figures.save(figure, options.out / "calibration")
+
+
+def analyse(results: Results, options: Options) -> str:
+    """Figures, tables and report."""
+    draw(results, options)
+    tables.write_csv(
+        options.out / "final.csv",
+        ["cell", "seed", "mean_return", "std_return", "w1", "coverage_0.5"],
+        [
+            [label, f.seed, f"{f.final.mean:.3f}", f"{f.final.returns.std():.3f}",
+             f"{f.final.calibration()['w1']:.3f}", f"{f.final.calibration()['coverage']['0.5']:.2f}"]
+            for label in results
+            for f in results[label]
+        ],
+    )  # fmt: skip
+    tables.write_csv(
+        options.out / "curves.csv",
+        ["cell", "seed", "step", "mean_return"],
+        [
+            [k, f.seed, int(t), f"{m:.3f}"]
+            for k in results
+            for f in results[k]
+            for t, m in zip(f.steps, f.means, strict=True)
+        ],
+    )
+    rows = []
+    for label, flights in results.items():
+        scores = [f.final.mean for f in flights]
+        spread = float(np.mean([f.final.returns.std() for f in flights]))
+        w1 = float(np.mean([f.final.calibration()["w1"] for f in flights]))
+        cover = float(np.mean([f.final.calibration()["coverage"]["0.5"] for f in flights]))
+        rows.append([
+            label, mean_interval(scores).text(), ", ".join(f"{s:.0f}" for s in scores), f"{spread:.0f}", f"{w1:.1f}", f"{cover:.2f}",
+        ])  # fmt: skip
+    claims = []
+    for first, second in CLAIMS:
+        if first in results and second in results:
+            pair = [{f.seed: f.final.mean for f in results[k]} for k in (first, second)]
+            interval = difference_interval(*pair)
+            verdict = "reproduced" if interval.low > 0 else "not reproduced" if interval.high < 0 else "inconclusive"
+            claims.append([f"{first} − {second}", "> 0", interval.text(), verdict])
+    seeds = sorted({len(v) for v in results.values()})
+    return f"""# LunarLander
+
+{ENV} (v2, which the paper used, is gone from Gymnasium; v3 has the same dynamics and rewards without wind, and fixes the seeding);
+{options.steps:,} steps, {"–".join(str(s) for s in sorted({seeds[0], seeds[-1]}))} seeds a cell from seed 0, the paper's column unless a row says otherwise.
+
+![curves](curves.png)
+
+## After training: 100 episodes, greedy by the mean
+
+{tables.markdown(["cell", "mean return [95 %]", "seeds", "spread within a seed", "W1 predicted – real", "coverage of the median"], rows)}
+*Spread* is the standard deviation over the episodes of one fixed policy. The paper names what makes it large: the random push at the start,
+the noise of the engines, and rewards of ±100 at the end; all three are part of every episode here. W1 and coverage are about the discounted return from the start.
+
+## The paper's claim
+
+Its figure has curves without numbers; the text says that the randomised agents, PQR and p-DLTV, outperform the others. Here a claim is *reproduced*
+if the interval of the difference (taken seed by seed) lies above 0, *not reproduced* if below, *inconclusive* otherwise.
+
+{tables.markdown(["difference", "paper", "ours [95 %]", "verdict"], claims)}
+![calibration](calibration.png)
+
+The `zoo` rows use the settings published for QR-DQN on LunarLander from which the paper's column descends: bursts of 256 updates every 256 steps,
+learning rate falling to zero, γ = 0.995. In the paper's column the target is copied at every step and one update is made per step, so there is
+no target network in effect.
+
+Raw data: `final.csv`, `curves.csv`.
+"""
+
+
+STUDY = Study(
+    "lunarlander",
+    "the paper's four agents on LunarLander-v3: curves, final scores, calibration",
+    cells,
+    analyse,
+    seeds=3,
+    quick_seeds=1,
+    steps=100_000,
+    quick_steps=12_000,
+    load=load_flight,
+)

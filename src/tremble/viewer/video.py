@@ -1,0 +1,117 @@
+"""An episode as a video: what the agent sees, beside the returns it predicts for every action."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import matplotlib
+import numpy as np
+
+from tremble.core import Criterion, Stream, stream_key
+from tremble.criteria import Mean
+from tremble.envs.adaptor import MASK
+from tremble.settings import SettingsError
+from tremble.training.host import env_seed
+from tremble.training.trained import TrainedAgent
+
+matplotlib.use("Agg")
+import jax
+import matplotlib.pyplot as plt
+
+COLOURS = ("#2a6f97", "#d1495b", "#e09f3e", "#5b8c5a", "#7b5ea7", "#6b7280")
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One moment: the picture, ``atoms[actions, n]``, the action taken, and the return so far."""
+
+    frame: np.ndarray
+    atoms: np.ndarray
+    action: int
+    total: float
+
+
+def play(
+    agent: TrainedAgent,
+    env: gymnasium.Env[Any, Any],
+    *,
+    seed: int = 0,
+    episode: int = 0,
+    criterion: Criterion | None = None,
+    epsilon: float = 0.0,
+    max_steps: int = 100_000,
+) -> list[Scene]:
+    """Act for one episode of an environment made with ``render_mode="rgb_array"``."""
+    obs, info = env.reset(seed=env_seed(seed, Stream.EVALUATE, episode))
+    scenes: list[Scene] = []
+    total, over = 0.0, False
+    while not over and len(scenes) < max_steps:
+        frame = env.render()
+        if not isinstance(frame, np.ndarray) or frame.ndim != 3:
+            raise SettingsError("this environment draws no pictures: it needs render_mode='rgb_array'")
+        encoded = agent.encoder(obs)[None]
+        key = jax.random.fold_in(stream_key(seed, Stream.EVALUATE, episode), len(scenes))
+        mask = info.get(MASK)
+        chosen = agent.choose(
+            criterion or Mean(), epsilon, key[None], encoded, None if mask is None else np.asarray(mask, bool)[None]
+        )
+        action = int(np.asarray(chosen)[0])
+        scenes.append(Scene(frame, agent.atoms(encoded)[0], action, total))
+        obs, reward, terminated, truncated, info = env.step(action + agent.first_action)
+        total, over = total + float(reward), bool(terminated or truncated)
+    return scenes
+
+
+def write_video(
+    scenes: Sequence[Scene], path: Path, *, fps: int = 30, names: Sequence[str] | None = None,
+    on_frame: Callable[[int], None] = lambda done: None,
+) -> None:  # fmt: skip
+    """Write an ``.mp4`` or ``.gif``: the frame on the left, the distributions as rising curves on the right.
+
+    A curve is the quantile function turned on its side, the share of returns at or below each value: unlike a density
+    it needs no smoothing, so what is shown is what is predicted.
+    """
+    try:
+        import imageio.v2 as imageio
+    except ImportError as error:
+        raise SettingsError("videos need imageio: pip install 'tremble[video]'") from error
+    atoms = np.stack([np.sort(scene.atoms, axis=-1) for scene in scenes])
+    n_actions, n = atoms.shape[1:]
+    names = names or [f"action {a}" for a in range(n_actions)]
+    low, high = np.quantile(atoms, 0.001), np.quantile(atoms, 0.999)
+    levels = (np.arange(n) + 0.5) / n
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.5), dpi=100, layout="constrained")
+    left.axis("off")
+    picture = left.imshow(scenes[0].frame)
+    curves, means = [], []
+    for a in range(n_actions):
+        colour = COLOURS[a % len(COLOURS)]
+        curves.append(right.plot([], [], color=colour, label=names[a], drawstyle="steps-mid")[0])
+        means.append(right.axvline(0, color=colour, linestyle=":", linewidth=1.2))
+    pad = 0.05 * max(high - low, 1e-6)
+    right.set(
+        xlim=(low - pad, high + pad), ylim=(0, 1), xlabel="discounted return from here", ylabel="share at or below"
+    )
+    right.legend(loc="upper left", frameon=False)
+    for side in ("top", "right"):
+        right.spines[side].set_visible(False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    options: dict[str, Any] = {"fps": fps} if path.suffix == ".mp4" else {"duration": 1000 / fps, "loop": 0}
+    with imageio.get_writer(path, **options) as writer:
+        for k, scene in enumerate(scenes):
+            picture.set_data(scene.frame)
+            for a in range(n_actions):
+                taken = a == scene.action
+                curves[a].set_data(atoms[k, a], levels)
+                curves[a].set(linewidth=3.0 if taken else 1.3, alpha=1.0 if taken else 0.6)
+                means[a].set_xdata([scene.atoms[a].mean()] * 2)
+            right.set_title(f"step {k}   takes {names[scene.action]}   return so far {scene.total:.1f}", fontsize=10)
+            figure.canvas.draw()
+            image = np.asarray(figure.canvas.buffer_rgba())[..., :3]  # type: ignore[attr-defined]
+            writer.append_data(image[: image.shape[0] // 2 * 2, : image.shape[1] // 2 * 2])
+            on_frame(k + 1)
+    plt.close(figure)

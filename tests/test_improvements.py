@@ -1,0 +1,51 @@
+"""Double, dueling, prioritised and n-step are switches: each alone and in every combination learns a probe."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import tremble
+from tremble.envs import JAX_ENVS
+from tremble.networks import Dueling
+
+SWITCHES = ("double", "dueling", "prioritised", "n_step")
+ALL = [dict(zip(SWITCHES, values, strict=True)) for values in itertools.product((False, True), repeat=4)]
+# Each pair of values of each two switches occurs in one of these: an orthogonal array of strength two.
+PAIRWISE = [ALL[int(bits, 2)] for bits in ("0000", "0111", "1011", "1101", "1110")]
+
+
+def learned(switches: dict[str, bool]) -> tremble.Run:
+    options = dict(switches, n_step=3 if switches["n_step"] else 1)
+    return tremble.train(
+        "qrdqn", lambda: tremble.envs.JaxGymEnv(JAX_ENVS["probe-discounting"]()), steps=1500, domain="nchain",
+        n_quantiles=8, widths=[32], batch_size=32, start_steps=100, learning_rate=3e-3, adam_epsilon=1e-8, gamma=0.8,
+        target_update_interval=50, epsilon_end=0.5, **options,
+    )  # fmt: skip
+
+
+def check(switches: dict[str, bool]) -> None:
+    run = learned(switches)
+    assert isinstance(run.agent.params.head, Dueling) == switches["dueling"]
+    for answer in JAX_ENVS["probe-discounting"]().answers(0.8):  # 0.8 at the first state, 1 at the second
+        value = float(run.agent.distribution(np.asarray(answer.obs)).mean()[answer.action])
+        assert abs(value - answer.mean) < 0.05, (switches, answer)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("switches", PAIRWISE, ids=lambda s: "+".join(k for k, v in s.items() if v) or "none")
+def test_a_pairwise_covering_set_learns(switches):
+    check(switches)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("switches", ALL, ids=lambda s: "+".join(k for k, v in s.items() if v) or "none")
+def test_all_sixteen_combinations_learn(switches):
+    check(switches)
+
+
+def test_the_pairs_are_covered():
+    for a, b in itertools.combinations(SWITCHES, 2):
+        assert {(s[a], s[b]) for s in PAIRWISE} == set(itertools.product((False, True), repeat=2))
