@@ -6,10 +6,13 @@ from typing import Any
 
 import gymnasium
 import jax
+import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
 
 from tremble.core import JaxEnv, Stream, stream_key
+
+BLOCK = 256
 
 
 class JaxGymEnv(gymnasium.Env[np.ndarray, np.int64]):
@@ -27,8 +30,13 @@ class JaxGymEnv(gymnasium.Env[np.ndarray, np.int64]):
         self.env, self._fixed = env, run_seed is not None
         self._run_seed, self._t = run_seed or 0, 0
         self._reset = jax.jit(lambda seed, t: env.reset(stream_key(seed, Stream.RESET, t)))
+        # In blocks, as the compiled loop does: drawn one by one, some numbers would differ in their last bit.
+        self._draw = jax.jit(
+            lambda seed, t0: jax.vmap(lambda t: env.draw(stream_key(seed, Stream.STEP, t)))(t0 + jnp.arange(BLOCK))
+        )
+        self._block: tuple[int, int, Any] | None = None
         self._step = jax.jit(
-            lambda state, action, seed, t: env.step(state, action, env.draw(stream_key(seed, Stream.STEP, t)))
+            lambda state, action, block, k: env.step(state, action, jax.tree.map(lambda x: x[k], block))
         )
         self._observe, self._is_optimal = jax.jit(env.observe), jax.jit(env.is_optimal)
         self._state = self._reset(self._run_seed, 0)
@@ -49,7 +57,12 @@ class JaxGymEnv(gymnasium.Env[np.ndarray, np.int64]):
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """One step."""
         optimal = bool(self._is_optimal(self._state, np.int32(action)))
-        self._state, reward, terminated, truncated = self._step(self._state, np.int32(action), self._run_seed, self._t)
+        first = self._t // BLOCK * BLOCK
+        if self._block is None or self._block[:2] != (self._run_seed, first):
+            self._block = (self._run_seed, first, self._draw(self._run_seed, first))
+        self._state, reward, terminated, truncated = self._step(
+            self._state, np.int32(action), self._block[2], self._t - first
+        )
         self._t += 1
         return self._obs(), float(reward), bool(terminated), bool(truncated), {"is_optimal": optimal}
 

@@ -146,8 +146,8 @@ def analyse(results: Results, options: Options) -> str:
     claims = []
     for first, second in CLAIMS:
         if first in results and second in results:
-            pair = [{f.seed: f.final.mean for f in results[k]} for k in (first, second)]
-            interval = difference_interval(*pair)
+            ours, theirs = ({f.seed: f.final.mean for f in results[k]} for k in (first, second))
+            interval = difference_interval(ours, theirs)
             verdict = "reproduced" if interval.low > 0 else "not reproduced" if interval.high < 0 else "inconclusive"
             claims.append([f"{first} − {second}", "> 0", interval.text(), verdict])
     seeds = sorted({len(v) for v in results.values()})

@@ -101,6 +101,7 @@ def write_video(
         right.spines[side].set_visible(False)
     path.parent.mkdir(parents=True, exist_ok=True)
     options: dict[str, Any] = {"fps": fps} if path.suffix == ".mp4" else {"duration": 1000 / fps, "loop": 0}
+    writer: Any
     with imageio.get_writer(path, **options) as writer:
         for k, scene in enumerate(scenes):
             picture.set_data(scene.frame)
