@@ -32,7 +32,8 @@ def test_columns_are_the_papers_table():
     for name, row in table.items():
         if name in ours:
             continue
-        for domain, column in COLUMNS.items():
+        for domain in ("nchain", "lunarlander", "atari"):
+            column = COLUMNS[domain]
             assert float(row[domain]) == float(getattr(column, renamed.get(name, name))), (name, domain)
             compared += 1
     assert compared == 39
