@@ -73,6 +73,17 @@ def sample_perturbation(key: PRNGKeyArray, n: int, delta: ArrayLike, beta: Array
     return perturbation(sample_dirichlet(key, n, beta), delta)
 
 
+def reweighted_mean(dist: ReturnDist, xi: Float[Array, "n_bins"], order: Order = "index") -> Float[Array, "*batch"]:
+    """E_xi[Z]: the mean under a density ``xi`` over equal bins of levels."""
+    n_bins = xi.shape[-1]
+    if dist.equal_mass and dist.n_atoms == n_bins:
+        return (dist.ordered(order).atoms * xi).mean(-1)
+    edges = jnp.linspace(0.0, 1.0, n_bins + 1)
+    mass = jnp.concatenate([jnp.zeros(1), jnp.cumsum(xi) / n_bins])
+    mass = mass / mass[-1]
+    return dist.distorted_mean(lambda u: jnp.interp(u, edges, mass), order)
+
+
 class Perturbed(eqx.Module):
     """score(a) = E_xi[Z(a)] = (1/N) sum_i xi_i theta_i(a), xi of size Delta_t = delta_0 t^-(1 + epsilon).
 
@@ -126,13 +137,7 @@ class Perturbed(eqx.Module):
 
     def score(self, dist: ReturnDist, noise: Noise, clock: Clock) -> Float[Array, "*actions"]:
         """E_xi of each action, with the same xi for all."""
-        xi = self.weights(noise, clock)
-        if dist.equal_mass and dist.n_atoms == self.n_bins:
-            return (dist.ordered(self.order).atoms * xi).mean(-1)
-        edges = jnp.linspace(0.0, 1.0, self.n_bins + 1)
-        mass = jnp.concatenate([jnp.zeros(1), jnp.cumsum(xi) / self.n_bins])
-        mass = mass / mass[-1]
-        return dist.distorted_mean(lambda u: jnp.interp(u, edges, mass), self.order)
+        return reweighted_mean(dist, self.weights(noise, clock), self.order)
 
     def effective_share(self, noise: Noise, clock: Clock) -> Float[Array, ""]:
         """Effective sample size of xi over its length: 1 is the mean, 1/n_bins a single level."""

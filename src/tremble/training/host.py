@@ -208,8 +208,9 @@ class HostLoop:
         self.seen = outcome.seen
         ended = (outcome.terminated | outcome.truncated) & outcome.happened
         if self.settings.hold == "episode":
-            held = ended | (~outcome.happened & np.asarray(self.actors.fresh))
-            self.actors = eqx.tree_at(lambda a: a.fresh, self.actors, jnp.asarray(held))
+            # Also where the call only reset: what was drawn for it belongs to no episode.
+            fresh = ended | ~outcome.happened
+            self.actors = eqx.tree_at(lambda a: a.fresh, self.actors, jnp.asarray(fresh))
 
     def _store(self, seen: Seen, actions: np.ndarray, outcome: Outcome, greedy: np.ndarray) -> None:
         self._check(outcome.reward, "reward")
