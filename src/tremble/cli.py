@@ -451,7 +451,7 @@ def main() -> None:
         console.print("\n[yellow]interrupted.[/] What was finished is kept: repeat the command to go on.")
         sys.exit(130)
     except expected as error:
-        Console(stderr=True).print("[bold red]error:[/]", Text(str(error)), highlight=False)
+        Console(stderr=True).print("[bold red]error:[/]", Text(str(error)), highlight=False, soft_wrap=True)
         sys.exit(1)
     finally:
         sys.stdout.flush()
