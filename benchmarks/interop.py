@@ -28,7 +28,9 @@ def main() -> None:
     vector, _ = evaluate_policy(agent, make_vec_env("CartPole-v1", 4, seed=1), n_eval_episodes=episodes)
     noisy, _ = evaluate_policy(agent, make_vec_env("CartPole-v1", 4, seed=1), episodes, deterministic=False)
     ours = tremble.evaluate(agent, lambda: gymnasium.make("CartPole-v1"), episodes=episodes).mean
-    print(f"evaluate_policy: one environment {single:.1f}, four {vector:.1f}, as in training {noisy:.1f}; ours {ours:.1f}")
+    print(
+        f"evaluate_policy: one environment {single:.1f}, four {vector:.1f}, as in training {noisy:.1f}; ours {ours:.1f}"
+    )
     # The episodes differ; twenty of them say the same within a wide margin.
     assert np.allclose([single, vector], ours, rtol=0.5), "evaluations disagree"
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from tremble.studies import (
+    control,
+    exploration,
     lunarlander,
     nchain_counts,
     nchain_readings,
@@ -21,6 +23,8 @@ STUDIES: dict[str, Study] = {
         nchain_variance.STUDY,
         nchain_readings.STUDY,
         lunarlander.STUDY,
+        control.STUDY,
+        exploration.STUDY,
     )
 }
 """Studies by name."""

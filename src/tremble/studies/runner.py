@@ -50,9 +50,12 @@ class Cell:
     domain: str | None = None
     run_options: dict[str, Any] = field(default_factory=dict)
     """Further fields of `RunSpec`."""
+    steps: int | None = None
+    """Its own length, where cells of a study differ in it."""
 
     def spec(self, seed: int, steps: int) -> RunSpec:
         """The run with one seed."""
+        steps = self.steps or steps
         return RunSpec(
             self.agent, self.env, steps, seed, self.domain, self.agent_options, self.env_options, **self.run_options
         )

@@ -1,0 +1,111 @@
+"""Deep exploration: is a perturbation drawn anew at every step only dithering, and does holding it for an episode help?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tremble.report import figures, tables
+from tremble.report.statistics import mean_interval
+from tremble.studies.runner import Cell, Options, Results, Study
+from tremble.training import checkpoint
+from tremble.training.spec import RunSpec
+
+SIZES = (4, 6, 8, 10, 12, 14)
+SETTINGS: dict[str, Any] = {
+    "n_quantiles": 32, "learning_rate": 1e-3, "gamma": 0.99, "target_update_interval": 100, "start_steps": 200,
+    "adam_epsilon": 1e-8,
+}  # fmt: skip
+"""The same for all agents."""
+AGENTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "QR-DQN, ε-greedy": ("qrdqn", {"epsilon_decay_steps": 5000.0}),
+    "DLTV": ("dltv", {}),
+    "p-DLTV, every step": ("p_dltv", {}),
+    "p-DLTV, held": ("p_dltv", {"hold": "episode"}),
+    "PQR, every step": ("pqr", {"delta_0": 5000.0}),
+    "PQR, held": ("pqr", {"delta_0": 5000.0, "hold": "episode"}),
+}
+COLOURS = ("#6b7280", "#d1495b", "#e09f3e", "#e09f3e", "#2a6f97", "#2a6f97")
+STYLES = ("-", "-", "-", "--", "-", "--")
+
+
+@dataclass(frozen=True)
+class Dive:
+    """What the study reads off one run."""
+
+    seed: int
+    episodes: int
+    found: int
+    """Number of the first episode that reached the reward; one more than there were if none did."""
+    late_share: float
+    """Share of the last tenth of the episodes that reached it."""
+
+
+def load_dive(path: Path, seed: int, spec: RunSpec) -> Dive:
+    """Read a stored run."""
+    log = checkpoint.load_group(path, "log")
+    ended = np.flatnonzero(log["done"])
+    reached = log["reward"][ended] > 0.5
+    found = int(np.argmax(reached)) + 1 if reached.any() else len(ended) + 1
+    return Dive(seed, len(ended), found, float(reached[-max(1, len(ended) // 10) :].mean()))
+
+
+def cells(options: Options) -> list[Cell]:
+    """Every agent on every size."""
+    sizes = SIZES[:2] if options.quick else SIZES
+    return [
+        Cell(f"{name} | {size}", agent, SETTINGS | changes, {"size": size}, "deepsea", "nchain")
+        for size in sizes
+        for name, (agent, changes) in AGENTS.items()
+    ]
+
+
+def analyse(results: Results, options: Options) -> str:
+    """Figure, tables and report."""
+    sizes = [size for size in SIZES if f"DLTV | {size}" in results]
+    figure, axes = figures.new(1, 2, 11, 4)
+    rows = []
+    for (name, _), colour, style in zip(AGENTS.items(), COLOURS, STYLES, strict=True):
+        dives = [results[f"{name} | {size}"] for size in sizes]
+        found = [float(np.median([d.found for d in group])) for group in dives]
+        share = [float(np.mean([d.late_share for d in group])) for group in dives]
+        axes[0].plot(sizes, found, color=colour, linestyle=style, marker="o", markersize=4, label=name)
+        axes[1].plot(sizes, share, color=colour, linestyle=style, marker="o", markersize=4)
+        rows.append([name, *[mean_interval([d.late_share for d in group]).text(2) for group in dives]])
+    axes[0].plot(sizes, [2.0**n for n in sizes], color="#111111", linewidth=0.8, linestyle=":", label="2^N: by chance")
+    axes[0].set(yscale="log", xlabel="size N", ylabel="episodes until the reward is first reached (median)")
+    axes[1].set(xlabel="size N", ylabel="share of the last tenth of episodes that reach it", ylim=(-0.03, 1.03))
+    axes[0].legend(fontsize=8)
+    figures.save(figure, options.out / "exploration")
+    tables.write_csv(
+        options.out / "exploration.csv",
+        ["cell", "seed", "episodes", "first_reached", "late_share"],
+        [[k, d.seed, d.episodes, d.found, f"{d.late_share:.4f}"] for k in results for d in results[k]],
+    )
+    return f"""# Deep exploration
+
+Deep Sea of size N pays only after N right moves in a row, each with a small cost; acting at random finds it once in 2^N episodes. {options.steps:,} steps, one
+learning rate and one network for all.
+
+![exploration](exploration.png)
+
+Share of the last tenth of the episodes that reach the reward, by size:
+
+{tables.markdown(["agent", *map(str, sizes)], rows)}
+Raw data: `exploration.csv`.
+"""
+
+
+STUDY = Study(
+    "exploration",
+    "Deep Sea: is a perturbation per step only dithering, and does holding it for an episode help?",
+    cells,
+    analyse,
+    seeds=5,
+    steps=20_000,
+    quick_steps=2_000,
+    load=load_dive,
+)
