@@ -31,13 +31,13 @@ def draw(results: Results, options: Options) -> None:
     reference = mean_interval(w2(results, "qrdqn"))
     axes[0].axhline(reference.estimate, color=figures.COLOURS["qrdqn"], linewidth=2, label="QR-DQN (reference)")
 
-    def line(axis: Any, x: list[float], intervals: list[Interval], agent: str) -> None:
+    def line(axis: Any, x: list[float], intervals: list[Interval], agent: str, alone: bool = False) -> None:
         middle = np.array([i.estimate for i in intervals])
         error = np.array([[i.estimate - i.low, i.high - i.estimate] for i in intervals]).T
         error = np.where(np.isfinite(error), error, 0.0)
         colour, name = figures.COLOURS[agent], figures.NAMES[agent]
         # A little to the side of one another: intervals of agents at one value would cover each other.
-        beside = np.array(x) * 1.12 ** (AGENTS.index(agent) - 1.5)
+        beside = np.array(x) * (1.0 if alone else 1.12 ** (AGENTS.index(agent) - 1.5))
         axis.plot(beside, middle, color=colour, marker="o", markersize=5, label=name)
         axis.errorbar(
             beside, middle, np.minimum(error, [middle, np.inf * middle]), color=colour, fmt="none", alpha=0.45
@@ -47,7 +47,7 @@ def draw(results: Results, options: Options) -> None:
         values = present(results, f"{agent} {knob}={{}}", GRID)
         line(axes[0], values, [mean_interval(w2(results, f"{agent} {knob}={v}")) for v in values], agent)
     values = present(results, "pqr beta={}", BETAS)
-    line(axes[1], values, [mean_interval(w2(results, f"pqr beta={v}")) for v in values], "pqr")
+    line(axes[1], values, [mean_interval(w2(results, f"pqr beta={v}")) for v in values], "pqr", alone=True)
     for agent in AGENTS:
         values = present(results, f"{agent} scale={{:g}}", SCALES)
         labels = [f"{agent} scale={v:g}" for v in values]
