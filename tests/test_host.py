@@ -83,12 +83,22 @@ COMBINATIONS = {
     "prioritised 3-step": {"prioritised": True, "n_step": 3},
     "bursts": {"update_interval": 20, "updates_per_round": 20, "target_update_interval": 20},
     "three environments": {"n_envs": 3},
-    "three processes": {"n_envs": 3, "parallel": True},
+    "three processes": {"n_envs": 3, "parallel": True, "prioritised": True, "n_step": 3, "hold": "episode"},
 }
 
 
-@pytest.mark.parametrize("name", COMBINATIONS)
-@pytest.mark.parametrize("stop_at", [130, 250])
+# Two that together use every part of the state always; the rest in `make test-long`.
+ALWAYS = ("plain", "three processes")
+
+
+@pytest.mark.parametrize(
+    "name, stop_at",
+    [
+        pytest.param(name, stop_at, marks=() if name in ALWAYS and stop_at == 130 else pytest.mark.long)
+        for name in COMBINATIONS
+        for stop_at in (130, 250)
+    ],
+)
 def test_interrupted_and_continued_equals_uninterrupted(tmp_path, name, stop_at):
     options = COMBINATIONS[name]
 

@@ -13,8 +13,6 @@ from tremble.networks import Dueling
 
 SWITCHES = ("double", "dueling", "prioritised", "n_step")
 ALL = [dict(zip(SWITCHES, values, strict=True)) for values in itertools.product((False, True), repeat=4)]
-# Each pair of values of each two switches occurs in one of these: an orthogonal array of strength two.
-PAIRWISE = [ALL[int(bits, 2)] for bits in ("0000", "0111", "1011", "1101", "1110")]
 
 
 def learned(switches: dict[str, bool]) -> tremble.Run:
@@ -35,8 +33,8 @@ def check(switches: dict[str, bool]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("switches", PAIRWISE, ids=lambda s: "+".join(k for k, v in s.items() if v) or "none")
-def test_a_pairwise_covering_set_learns(switches):
+@pytest.mark.parametrize("switches", [ALL[0], ALL[-1]], ids=["none", "all"])
+def test_none_and_all_of_them_learn(switches):
     check(switches)
 
 
@@ -44,8 +42,3 @@ def test_a_pairwise_covering_set_learns(switches):
 @pytest.mark.parametrize("switches", ALL, ids=lambda s: "+".join(k for k, v in s.items() if v) or "none")
 def test_all_sixteen_combinations_learn(switches):
     check(switches)
-
-
-def test_the_pairs_are_covered():
-    for a, b in itertools.combinations(SWITCHES, 2):
-        assert {(s[a], s[b]) for s in PAIRWISE} == set(itertools.product((False, True), repeat=2))

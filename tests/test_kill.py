@@ -85,7 +85,7 @@ def kill_many_times(tmp_path: Path, kills: int, seed: int) -> None:
     print(f"{killed} kills over {number + 1} runs, {writing} of them left an unfinished file")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_few_kills(tmp_path):
     kill_many_times(tmp_path, 3, seed=0)
 

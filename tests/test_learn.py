@@ -195,10 +195,10 @@ def test_importance_weights_scale_each_sample_in_the_gradient():
     np.testing.assert_allclose(weighted.losses, plain.losses, rtol=1e-6)
     np.testing.assert_allclose(weighted.loss, (weight * plain.losses).mean(), rtol=1e-5)
     unweighted_state, _ = learn(agent, state, batch_of(), noise, CLOCK)
-    assert not np.allclose(weighted_state.params.head.weight, unweighted_state.params.head.weight)
+    assert not np.allclose(weighted_state.params.head.linear.weight, unweighted_state.params.head.linear.weight)
     silent, info = learn(agent, state, batch_of(weight=jnp.zeros(BATCH)), noise, CLOCK)
     assert float(info.gradient_norm) == 0.0
-    np.testing.assert_array_equal(silent.params.head.weight, state.params.head.weight)
+    np.testing.assert_array_equal(silent.params.head.linear.weight, state.params.head.linear.weight)
 
 
 def test_several_draws_average_the_objective():
@@ -247,9 +247,9 @@ def test_refresh_copies_or_mixes():
     hard, soft = small_agent(), small_agent(target_tau=0.25)
     state = state_of(hard)
     copied = refresh_target(hard, state)
-    np.testing.assert_array_equal(copied.target_params.head.weight, state.params.head.weight)
-    mixed = refresh_target(soft, state).target_params.head.weight
-    expected = 0.25 * state.params.head.weight + 0.75 * state.target_params.head.weight
+    np.testing.assert_array_equal(copied.target_params.head.linear.weight, state.params.head.linear.weight)
+    mixed = refresh_target(soft, state).target_params.head.linear.weight
+    expected = 0.25 * state.params.head.linear.weight + 0.75 * state.target_params.head.linear.weight
     np.testing.assert_allclose(mixed, expected, rtol=1e-5, atol=1e-6)
 
 

@@ -215,8 +215,12 @@ def distance(r, answer: Answer, obs: tuple[float, ...] | None = None) -> float:
     return w1(np.asarray(r.agent.distribution(shown).atoms)[answer.action], answer)
 
 
+# One of each representation always; the other presets, whose programs take as long to compile, in `make test-long`.
+SOME = [p if p in ("dqn", "pqr") else pytest.param(p, marks=pytest.mark.long) for p in PRESETS]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", SOME)
 def test_every_preset_learns_every_probe(preset: str):
     """By its own way of exploring, at every observation and action: the random start steps show all of them.
 
@@ -236,7 +240,7 @@ def test_every_preset_learns_every_probe(preset: str):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", SOME)
 def test_every_preset_learns_the_two_points(preset: str):
     """Every other action at random: the means are equal, so a greedy agent may drop the risky action at any time.
 
@@ -265,7 +269,7 @@ def test_the_truncation_probe_notices_the_mistake_it_is_for():
         assert distance(r, answer) > 10 * TOLERANCE
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_registered_probe_without_a_table():
     """The others are registered alike; one with a table is `test_a_shallow_sea_is_solved`."""
     r = train("dqn", "probe-truncation", steps=STEPS, **SMALL)
@@ -404,7 +408,7 @@ def test_deep_sea_refuses_nonsense():
         DeepSea(mapping_seed=-1)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_shallow_sea_is_solved():
     """Eight sequences are few enough for epsilon-greedy exploration to find the one that pays."""
     r = train(

@@ -126,7 +126,10 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("sizes, draw, schedule", CASES)
+@pytest.mark.parametrize(
+    "sizes, draw, schedule",
+    [case if case[1] == "worst" else pytest.param(*case, marks=pytest.mark.long) for case in CASES],
+)
 def test_the_bounds_on_random_mdps(sizes, draw, schedule):
     """Six settings of 170 MDPs, 1,020 in all, at every iteration, with the measured gaps."""
     keys = jax.random.split(jax.random.key(CASES.index((sizes, draw, schedule))), 170)

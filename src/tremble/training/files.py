@@ -72,8 +72,9 @@ class RunFiles:
 
     def newest(self) -> Contents | None:
         """The newest undamaged checkpoint, None if there never was one; the logs are cut to what it knows."""
-        for unfinished in (self.directory / "checkpoints").glob(".step-*"):
-            unfinished.unlink(missing_ok=True)  # a process was killed while writing it
+        for unfinished in (".config.json.*", ".weights.safetensors.*", "checkpoints/.step-*"):
+            for path in self.directory.glob(unfinished):
+                path.unlink(missing_ok=True)  # a process was killed while writing it
         paths = self.checkpoints()
         for path in reversed(paths):
             try:
