@@ -131,7 +131,7 @@ def test_ctrl_c_keeps_the_run_and_says_so(tmp_path):
     assert list(states.glob("step-*"))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_study_from_end_to_end_and_again(tmp_path):
     arguments = ("study", "nchain-counts", "--quick", "--steps", "1000", "--seeds", "2")
     first = tremble(*arguments, cwd=tmp_path)
