@@ -48,6 +48,7 @@ def test_mistakes_are_one_clear_message(tmp_path, arguments, message):
     assert message in " ".join(result.stderr.split()) and "Traceback" not in result.stderr
 
 
+@pytest.mark.long
 def test_train_writes_a_run(tmp_path):
     result = tremble("train", "pqr", "--steps", "600", "--out", "mine", *SMALL, cwd=tmp_path)
     assert result.returncode == 0, result.stderr

@@ -48,7 +48,7 @@ def test_seeds_differ(base):
     assert not np.array_equal(base.snapshots["atoms"], other.snapshots["atoms"])
 
 
-@pytest.mark.parametrize("chunk", [50, 333])
+@pytest.mark.parametrize("chunk", [50, pytest.param(333, marks=pytest.mark.long)])
 def test_chunk_length_does_not_change_results(base, chunk):
     assert same(base, small_run(chunk=chunk))
 
@@ -93,6 +93,7 @@ def test_other_settings_in_the_same_directory_are_refused(tmp_path):
         small_run(out=tmp_path, delta_0=3.0)
 
 
+@pytest.mark.long
 def test_vectorised_runs_match_single_ones():
     """The same transitions; parameters within float tolerance, because the arithmetic is batched differently."""
     many = tremble.train_many(
@@ -131,6 +132,7 @@ def test_episode_bookkeeping(base):
     assert set(base.log["state_index"][ended]) <= {0, 4}
 
 
+@pytest.mark.long
 def test_time_limits_truncate_and_still_bootstrap():
     r = small_run(env_options={"time_limit": 4})
     assert (r.log["done"] == 2).any()
@@ -138,6 +140,7 @@ def test_time_limits_truncate_and_still_bootstrap():
     assert state_steps.max() <= 4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "options",
     [
@@ -209,6 +212,7 @@ def test_the_distribution_is_learned_not_only_the_mean():
     assert float(dist[1].std()) > 5 * float(dist[0].std())
 
 
+@pytest.mark.long
 def test_chunks_split_where_learning_starts():
     agent, env = RunSpec("pqr", "nchain", 300, 0, None, SMALL).build()
     ends = [m.t for m in iterate(agent, env, 0, 300, record_every=250, stops=(120,))]
