@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tremble.studies import (
     control,
+    control_search,
     exploration,
     lunarlander,
     nchain_counts,
@@ -24,6 +25,7 @@ STUDIES: dict[str, Study] = {
         nchain_readings.STUDY,
         lunarlander.STUDY,
         control.STUDY,
+        control_search.STUDY,
         exploration.STUDY,
     )
 }

@@ -121,6 +121,8 @@ class Study:
     """Writes figures and data below ``options.out`` and returns the report in markdown."""
     seeds: int = 10
     quick_seeds: int = 2
+    first_seed: int = 0
+    """Seeds are ``first_seed``, ``first_seed + 1``, ...; a search has others than the study that reports its outcome."""
     steps: int = 20_000
     quick_steps: int = 3_000
     load: Callable[[Path, int, RunSpec], Any] | None = None
@@ -145,7 +147,7 @@ def collect(study: Study, options: Options, console: Console) -> Results:
     assert len(set(labels)) == len(labels), "labels of a study must differ"
     places = {
         (cell.label, seed): (spec := cell.spec(seed, options.steps), stored(options.store, spec))
-        for seed in range(options.seeds)
+        for seed in range(study.first_seed, study.first_seed + options.seeds)
         for cell in cells
     }
     missing: dict[Path, Task] = {}

@@ -1,0 +1,117 @@
+"""How the settings of the columns for control problems were found: one factor at a time, on seeds used nowhere else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tremble.report import tables
+from tremble.report.statistics import mean_interval
+from tremble.studies.lunarlander import load_flight
+from tremble.studies.runner import Cell, Options, Results, Study
+
+
+@dataclass(frozen=True)
+class Search:
+    """Candidates for one environment, as changes of the first of them."""
+
+    env: str
+    steps: int
+    base: dict[str, Any]
+    changes: tuple[dict[str, Any], ...]
+
+    def candidates(self) -> dict[str, dict[str, Any]]:
+        """Settings by what sets them apart from the first."""
+        named = {", ".join(f"{k} {v}" for k, v in change.items()): change for change in self.changes}
+        return {"first": self.base} | {name: self.base | change for name, change in named.items()}
+
+
+SEARCHES = (
+    Search(
+        "CartPole-v1",
+        50_000,
+        {},
+        (
+            {"learning_rate": 5e-4},
+            {"learning_rate": 5e-4, "target_tau": 0.005},
+            {"learning_rate": 5e-4, "widths": (128, 128)},
+            {"learning_rate": 5e-4, "batch_size": 128},
+            {"learning_rate": 2.5e-4, "widths": (128, 128)},
+            {"n_step": 1},
+            {"learning_rate": 5e-4, "delta_0": 5e2},
+        ),
+    ),
+    Search(
+        "LunarLander-v3",
+        100_000,
+        {
+            "widths": (128, 128), "learning_rate": 5e-4, "target_tau": 0.005, "memory_size": 100_000,
+            "start_steps": 1_000, "decay_updates": 99_000, "delta_0": 1e4,
+        },
+        (
+            {"widths": (256, 256), "batch_size": 128},
+            {"n_step": 1},
+            {"n_step": 5},
+            {"learning_rate": 1e-3},
+            {"delta_0": 1e3},
+            {"delta_0": 5e4},
+            {"gamma": 0.995},
+        ),
+    ),
+)  # fmt: skip
+
+
+def cells(options: Options) -> list[Cell]:
+    """PQR with every candidate."""
+    made = []
+    for search in SEARCHES:
+        steps = options.steps if options.quick else search.steps
+        run = {"evaluate_every": max(1000, steps // 10), "evaluate_episodes": 5, "record_every": 1000}
+        for name, settings in search.candidates().items():
+            made.append(Cell(f"{search.env} | {name}", "pqr", settings, {}, search.env, "control", run, steps))
+    return made
+
+
+def analyse(results: Results, options: Options) -> str:
+    """Every candidate with every seed, best mean first."""
+    tables.write_csv(
+        options.out / "search.csv",
+        ["candidate", "seed", "mean_return_of_100_episodes"],
+        [[label, f.seed, f"{f.final.mean:.3f}"] for label in results for f in results[label]],
+    )
+    sections = []
+    for search in SEARCHES:
+        rows = []
+        for name in search.candidates():
+            scores = [f.final.mean for f in results[f"{search.env} | {name}"]]
+            rows.append((name, ", ".join(f"{s:.0f}" for s in scores), mean_interval(scores)))
+        rows.sort(key=lambda row: -row[2].estimate)
+        base = ", ".join(f"`{k}` {v}" for k, v in search.base.items()) or "nothing"
+        table = tables.markdown(
+            ["changed", "mean return of 100 episodes, by seed", "mean [95 %]"],
+            [[name, seeds, mean.text()] for name, seeds, mean in rows],
+        )
+        sections.append(
+            f"## {search.env}, {search.steps:,} steps\n\n*First* changes of the `control` column: {base}.\n\n{table}"
+        )
+    body = "\n".join(sections)
+    return f"""# Search for the settings of the control columns
+
+PQR, seeds from {STUDY.first_seed}; what was chosen is judged on other seeds by `tremble study control`.
+
+{body}
+Raw data: `search.csv`.
+"""
+
+
+STUDY = Study(
+    "control-search",
+    "how the settings for small control problems were found, on seeds used nowhere else",
+    cells,
+    analyse,
+    seeds=3,
+    first_seed=1_000,
+    quick_seeds=1,
+    quick_steps=2_000,
+    load=load_flight,
+)
