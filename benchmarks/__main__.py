@@ -85,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--quick", action="store_true", help="a smoke run: few rounds, written to runs/bench")
     parser.add_argument(
-        "--only", type=_names, default=list(PARTS), metavar="PART[,PART]", help="some of: loss, nchain, overhead"
+        "--only", type=_names, default=list(PARTS), metavar="PART[,PART]", help=f"some of: {', '.join(PARTS)}"
     )
     parser.add_argument(
         "--out", type=Path, help="where to write RESULTS.md and results.json (default: benchmarks, for a full run)"

@@ -1,4 +1,4 @@
-"""Training steps per second on Gymnasium environments, tremble beside sb3-contrib: one run, and one per core."""
+"""Steps per second of training on Gymnasium environments, beside sb3-contrib and Tianshou."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rich.console import Console
 
 from benchmarks import machine
 from benchmarks.compare import Part, compare, median_cores, raw
-from benchmarks.gym_training import sb3_gym, tremble_gym
+from benchmarks.gym_training import sb3_gym, tianshou_gym, tremble_gym
 from benchmarks.progress import counting, waiting
 from benchmarks.workers import Team, interleave
 
@@ -23,7 +23,7 @@ class Case:
     domain: str
     changes: dict[str, Any]
     tremble_steps: int
-    sb3_steps: int
+    peer_steps: int
 
 
 CASES = (
@@ -41,12 +41,13 @@ def measure(console: Console, quick: bool) -> Part:
     comparisons, notes, everything, all_facts = [], [], {}, {}
     for case in CASES:
         one, each = "tremble", "tremble, one process per core"
-        peer, peers = "sb3-contrib", "sb3-contrib, one process per core"
+        peer, peers, third = "sb3-contrib", "sb3-contrib, one process per core", "Tianshou"
         common = {"env": case.env, "domain": case.domain, "changes": case.changes}
         ours = common | {"steps": case.tremble_steps // (4 if quick else 1), "warm_up": 100}
-        theirs = common | {"steps": case.sb3_steps // (4 if quick else 1), "warm_up": 20}
+        theirs = common | {"steps": case.peer_steps // (4 if quick else 1), "warm_up": 20}
         line_up = {
             peer: (sb3_gym, [theirs | {"seed": 0}], False),
+            third: (tianshou_gym, [theirs | {"seed": 0}], False),
             one: (tremble_gym, [ours | {"seed": 0}], False),
             peers: (sb3_gym, [theirs | {"seed": s} for s in range(cores)], True),
             each: (tremble_gym, [ours | {"seed": s} for s in range(cores)], True),
@@ -66,12 +67,13 @@ def measure(console: Console, quick: bool) -> Part:
             compare(f"{case.title}, {what}", "steps/s", (this, taken[this]), (that, taken[that]))
             for what, this, that in [
                 ("one run", one, peer),
+                ("one run", one, third),
                 ("a run per core, total", each, peers),
                 ("a run per core, total", each, peer),
             ]
         ]
         shares = ", ".join(f"{part} {ms:.2f}" for part, ms in facts[one]["shares"].items())
-        memory = ", ".join(f"{facts[name]['peak_mib']:,.0f} MiB ({name})" for name in (one, peer))
+        memory = ", ".join(f"{facts[name]['peak_mib']:,.0f} MiB ({name})" for name in (one, peer, third))
         busy = ", ".join(f"{median_cores(turns):.1f} ({name})" for name, turns in taken.items())
         notes += [
             f"{case.title}: milliseconds of each part of a step, done alone (in training they overlap): {shares}.",
@@ -80,6 +82,6 @@ def measure(console: Console, quick: bool) -> Part:
         everything |= {f"{case.title}, {name}": raw(turns) for name, turns in taken.items()}
         all_facts |= {f"{case.title}, {name}": fact for name, fact in facts.items()}
     notes.append(
-        "QR-DQN in both, the same batch, quantiles, network and an update every step; every step measured learns."
+        "QR-DQN in all, the same batch, quantiles, network and an update every step; every step measured learns."
     )
     return Part("gym", "Gymnasium training", comparisons, notes, everything, all_facts)

@@ -1,4 +1,4 @@
-"""Training on Gymnasium environments, by tremble's host loop and by sb3-contrib: what runs inside the processes.
+"""Training on Gymnasium environments, by tremble's host loop, sb3-contrib and Tianshou: what runs inside the processes.
 
 Imports are inside the functions: a process loads only the library it measures.
 """
@@ -17,7 +17,7 @@ START = 1_000
 
 
 def settings(domain: str, **changes: Any) -> Any:
-    """The column both libraries are given; plain QR-DQN, which is what the peer has."""
+    """The column all libraries are given; plain QR-DQN, which is what the peers have."""
     import dataclasses
 
     from tremble.presets import COLUMNS
@@ -116,6 +116,48 @@ def sb3_gym(env: str, domain: str, seed: int, steps: int, warm_up: int, changes:
         return int(model.num_timesteps - before)
 
     run(START + warm_up)
+    return Contender(lambda _: run(steps), {"threads": torch.get_num_threads(), "peak_mib": _peak()})
+
+
+def tianshou_gym(env: str, domain: str, seed: int, steps: int, warm_up: int, changes: dict[str, Any]) -> Contender:
+    """Tianshou's QRDQN with the same settings, by its collector and its update in turn, without its logging."""
+    import gymnasium
+    import torch
+    from tianshou.algorithm.modelfree.qrdqn import QRDQN, QRDQNPolicy
+    from tianshou.algorithm.optim import AdamOptimizerFactory
+    from tianshou.data import Collector, VectorReplayBuffer
+    from tianshou.env import DummyVectorEnv
+    from tianshou.utils.net.common import Net
+    from tianshou.utils.torch_utils import policy_within_training_step, torch_train_mode
+
+    column = settings(domain, **changes)
+    torch.manual_seed(seed)
+    envs = DummyVectorEnv([lambda: gymnasium.make(env)])
+    envs.seed(seed)
+    observations, actions = envs.observation_space[0], envs.action_space[0]
+    net = Net(
+        state_shape=observations.shape, action_shape=actions.n, hidden_sizes=list(column.widths),
+        num_atoms=column.n_quantiles,
+    )  # fmt: skip
+    algorithm = QRDQN(
+        policy=QRDQNPolicy(model=net, action_space=actions, eps_training=column.epsilon_end),
+        optim=AdamOptimizerFactory(lr=column.learning_rate), gamma=column.gamma, num_quantiles=column.n_quantiles,
+        target_update_freq=column.target_update_interval,
+    )  # fmt: skip
+    buffer = VectorReplayBuffer(column.memory_size, 1)
+    collector = Collector(algorithm, envs, buffer, exploration_noise=True)
+
+    def run(steps: int) -> int:
+        with policy_within_training_step(algorithm.policy), torch_train_mode(algorithm):
+            for _ in range(steps):
+                collector.collect(n_step=1)
+                algorithm.update(buffer=buffer, sample_size=column.batch_size)
+        return steps
+
+    collector.reset()
+    with policy_within_training_step(algorithm.policy):
+        collector.collect(n_step=START)
+    run(warm_up)
     return Contender(lambda _: run(steps), {"threads": torch.get_num_threads(), "peak_mib": _peak()})
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 OWN = ("tremble", "jax", "jaxlib", "equinox", "optax", "gymnasium", "numpy")
-PEERS = ("rlax", "torch", "stable-baselines3", "sb3-contrib")
+PEERS = ("rlax", "torch", "stable-baselines3", "sb3-contrib", "tianshou")
 
 
 def facts() -> dict[str, Any]:

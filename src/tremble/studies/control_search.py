@@ -13,24 +13,32 @@ from tremble.studies.runner import Cell, Options, Results, Study
 
 @dataclass(frozen=True)
 class Search:
-    """Candidates for one environment, as changes of the first of them."""
+    """Candidates for one environment: some by name, then changes of the last of those."""
 
     env: str
     steps: int
-    base: dict[str, Any]
+    named: dict[str, dict[str, Any]]
     changes: tuple[dict[str, Any], ...]
 
     def candidates(self) -> dict[str, dict[str, Any]]:
-        """Settings by what sets them apart from the first."""
-        named = {", ".join(f"{k} {v}" for k, v in change.items()): change for change in self.changes}
-        return {"first": self.base} | {name: self.base | change for name, change in named.items()}
+        """Changes of the column by name."""
+        base = list(self.named.values())[-1]
+        changed = {", ".join(f"{k} {v}" for k, v in change.items()): base | change for change in self.changes}
+        return self.named | changed
 
+
+SLOW = {
+    "widths": (128, 128), "learning_rate": 5e-4, "target_tau": 0.005, "memory_size": 100_000, "start_steps": 1_000,
+    "decay_updates": 99_000, "delta_0": 1e4,
+}  # fmt: skip
+FAST = SLOW | {"learning_rate": 1e-3, "target_tau": 0.02, "batch_size": 128, "n_step": 1, "delta_0": 5e4}
+"""A second beginning: the first, with its small steps and slow target, hovers for 100,000 steps."""
 
 SEARCHES = (
     Search(
         "CartPole-v1",
         50_000,
-        {},
+        {"first": {}},
         (
             {"learning_rate": 5e-4},
             {"learning_rate": 5e-4, "target_tau": 0.005},
@@ -39,26 +47,27 @@ SEARCHES = (
             {"learning_rate": 2.5e-4, "widths": (128, 128)},
             {"n_step": 1},
             {"learning_rate": 5e-4, "delta_0": 5e2},
+            {"learning_rate": 2e-3},
+            {"n_step": 5},
+            {"learning_rate": 2e-3, "n_step": 5},
+            {"hold": "episode"},
+            {"n_step": 1, "target_tau": 0.02},
         ),
     ),
     Search(
         "LunarLander-v3",
         100_000,
-        {
-            "widths": (128, 128), "learning_rate": 5e-4, "target_tau": 0.005, "memory_size": 100_000,
-            "start_steps": 1_000, "decay_updates": 99_000, "delta_0": 1e4,
-        },
+        {"slow": SLOW, "slow, n_step 1": SLOW | {"n_step": 1}, "fast": FAST},
         (
-            {"widths": (256, 256), "batch_size": 128},
-            {"n_step": 1},
-            {"n_step": 5},
-            {"learning_rate": 1e-3},
-            {"delta_0": 1e3},
-            {"delta_0": 5e4},
-            {"gamma": 0.995},
+            {"learning_rate": 5e-4},
+            {"delta_0": 1e4},
+            {"target_tau": 0.005},
+            {"hold": "episode"},
+            {"widths": (256, 256)},
+            {"target_tau": 0.1},
         ),
     ),
-)  # fmt: skip
+)
 
 
 def cells(options: Options) -> list[Cell]:
@@ -70,6 +79,11 @@ def cells(options: Options) -> list[Cell]:
         for name, settings in search.candidates().items():
             made.append(Cell(f"{search.env} | {name}", "pqr", settings, {}, search.env, "control", run, steps))
     return made
+
+
+def listed(settings: dict[str, Any]) -> str:
+    """Settings in a sentence."""
+    return ", ".join(f"`{name}` to {value}" for name, value in settings.items()) or "nothing"
 
 
 def analyse(results: Results, options: Options) -> str:
@@ -86,13 +100,14 @@ def analyse(results: Results, options: Options) -> str:
             scores = [f.final.mean for f in results[f"{search.env} | {name}"]]
             rows.append((name, ", ".join(f"{s:.0f}" for s in scores), mean_interval(scores)))
         rows.sort(key=lambda row: -row[2].estimate)
-        base = ", ".join(f"`{k}` {v}" for k, v in search.base.items()) or "nothing"
+        names = "; ".join(f"*{name}* changes {listed(settings)}" for name, settings in search.named.items())
         table = tables.markdown(
             ["changed", "mean return of 100 episodes, by seed", "mean [95 %]"],
             [[name, seeds, mean.text()] for name, seeds, mean in rows],
         )
         sections.append(
-            f"## {search.env}, {search.steps:,} steps\n\n*First* changes of the `control` column: {base}.\n\n{table}"
+            f"## {search.env}, {search.steps:,} steps\n\nOf the `control` column as it was then, {names}. "
+            f"The others change {list(search.named)[-1]!r} further.\n\n{table}"
         )
     body = "\n".join(sections)
     return f"""# Search for the settings of the control columns
