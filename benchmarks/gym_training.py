@@ -72,7 +72,7 @@ def _shares(loop: Any) -> dict[str, float]:
 
     def act() -> Any:
         return host._act(
-            loop.agent, loop.learner.params, loop.actors, seen.obs, None, block, t - first, t, np.int32(0)
+            loop.agent, loop.learner.params, loop.actors, seen.obs, None, block, t - first, t, np.int32(0), np.int32(0)
         )[0]
 
     def step() -> None:
@@ -84,7 +84,17 @@ def _shares(loop: Any) -> dict[str, float]:
 
     def update() -> Any:
         loop.learner, losses = host._update(
-            loop.agent, loop.learner, batch, noise, np.int32(0), t[0], np.int32(1), np.int32(1), np.bool_(True)
+            loop.agent,
+            loop.learner,
+            batch,
+            noise,
+            np.int32(0),
+            t[0],
+            np.int32(1),
+            np.int32(1),
+            np.bool_(True),
+            np.int32(0),
+            np.int32(0),
         )
         return losses
 

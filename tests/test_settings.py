@@ -4,6 +4,7 @@ import csv
 from pathlib import Path
 
 import jax
+import numpy as np
 import pytest
 
 import tremble
@@ -20,7 +21,10 @@ def test_every_shipped_preset_builds_and_predicts(name, domain):
     agent = make(name, domain, widths=[8])
     state = agent.init(jax.random.key(0), (5,), 6)
     dist = agent.predict(state.params, jax.numpy.ones(5))
-    assert dist.atoms.shape == (6, 1 if name == "dqn" else COLUMNS[domain].n_quantiles)
+    n_atoms = {"Expected": 1, "Categorical": 51, "Implicit": 32, "FullyParameterised": 32}
+    expected = n_atoms.get(type(agent.representation).__name__, COLUMNS[domain].n_quantiles)
+    assert dist.atoms.shape == (6, expected)
+    np.testing.assert_allclose(dist.weights.sum(-1), 1.0, rtol=1e-5)
 
 
 def test_columns_are_the_papers_table():

@@ -7,10 +7,11 @@ from typing import Any, Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from tremble.choosers import ChoiceNoise, Chooser, draw_choice
-from tremble.core import Clock, Criterion, Noise, Representation, Scalar
+from tremble.core import Clock, Criterion, Noise, Representation, Scalar, Use
 from tremble.criteria import Mean, Perturbed
 from tremble.dist import ReturnDist
 from tremble.learn import Adam, LearnerState
@@ -95,6 +96,8 @@ class Agent(eqx.Module):
     """Select the bootstrap action with the online parameters instead of the target ones."""
     dueling: bool = eqx.field(static=True, default=False)
     """Split the head into a value and advantages (`tremble.networks.Dueling`)."""
+    noisy: bool = eqx.field(static=True, default=False)
+    """Learned noise in the head's weights (`tremble.networks.NoisyLinear`), drawn anew for every prediction."""
 
     def __check_init__(self) -> None:
         """Refuse contradictions where they are made."""
@@ -131,19 +134,50 @@ class Agent(eqx.Module):
         """Fresh parameters; the target starts as their copy."""
         torso_key, head_key = jax.random.split(key)
         torso, n_features = self.network.init(torso_key, obs_shape)
-        params = Network(torso, self.representation.init_head(head_key, n_features, n_actions, self.dueling))
+        params = Network(
+            torso, self.representation.init_head(head_key, n_features, n_actions, self.dueling, self.noisy)
+        )
         params = initialise(params, self.network.initialisation, jax.random.fold_in(key, 1))
-        return LearnerState(params, params, self.optimiser.transform().init(params))
+        return LearnerState(params, params, self.transform().init(params))
+
+    @property
+    def random_levels(self) -> bool:
+        """Whether every prediction draws levels of its own."""
+        return bool(getattr(self.representation, "random_levels", False))
+
+    @property
+    def random_predictions(self) -> bool:
+        """Whether predictions want a key."""
+        return self.noisy or self.random_levels
+
+    def transform(self) -> optax.GradientTransformation:
+        """The optimiser of all parameters; a representation may keep some of its own apart."""
+        main = self.optimiser.transform()
+        owner: Any = self.representation
+        if not hasattr(owner, "owned"):
+            return main
+
+        def label(params: Network) -> PyTree:
+            marks = Network(jax.tree.map(lambda _: False, params.torso), owner.owned(params.head))
+            return jax.tree.map(lambda own: "own" if own else "main", marks)
+
+        return optax.multi_transform({"main": main, "own": owner.own_optimiser()}, label)
 
     def predict(
         self,
         params: Network,
         obs: Float[Array, "*obs"],
+        use: Use = "choose",
         key: PRNGKeyArray | None = None,
-        levels: Any = None,
+        sample: int | Int[Array, ""] = 0,
     ) -> ReturnDist:
-        """Return distribution of every action, ``atoms[actions, atoms]``."""
-        return self.representation.predict(params.head, params.torso(obs), key, levels)
+        """Return distribution of every action, ``atoms[actions, atoms]``.
+
+        With a key, noisy layers are the same for all samples of a batch, and random levels differ between them.
+        """
+        layer_key = key if self.noisy else None
+        level_key = jax.random.fold_in(key, sample) if self.random_levels and key is not None else None
+        return self.representation.predict(params.head, params.torso(obs), use, level_key, layer_key)
 
     def draw_act(self, key: PRNGKeyArray, n_actions: int) -> ActNoise:
         """The random numbers of one action."""
@@ -164,12 +198,16 @@ class Agent(eqx.Module):
         mask: Bool[Array, "actions"] | None,
         noise: ActNoise,
         clock: Clock,
+        key: PRNGKeyArray | None = None,
     ) -> tuple[Int[Array, ""], ActorState, Noise, ActInfo]:
-        """Choose an action; also returns the criterion's draw that was in force."""
+        """Choose an action; also returns the criterion's draw that was in force.
+
+        ``key`` randomises the prediction of agents that have random ones.
+        """
         drawn = noise.criterion
         if self.hold == "episode":
             drawn = jax.tree.map(lambda new, old: jnp.where(actor.fresh, new, old), drawn, actor.held)
-        dist = self.predict(params, obs)
+        dist = self.predict(params, obs, "choose", key)
         scores = self.behaviour_criterion.score(dist, drawn, clock)
         action = self.chooser.choose(scores, mask, noise.choice, clock)
         info = ActInfo(jnp.argmax(scores) == jnp.argmax(dist.mean()))

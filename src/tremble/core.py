@@ -19,6 +19,8 @@ TimeUnit = Literal["transitions", "updates", "episodes", "frames"]
 TimeOrigin = Literal["zero", "learning_start"]
 Scalar = float | Float[Array, ""]
 """A setting that may be traced: a Python number, or an array of no axes."""
+Use = Literal["choose", "target", "online"]
+"""What a prediction is for: to choose an action, to bootstrap from, or to be trained."""
 Noise = Any
 """What a criterion drew; empty for a deterministic one."""
 
@@ -34,6 +36,8 @@ class Stream(enum.IntEnum):
     SAMPLE = 5
     DIAGNOSE = 6
     EVALUATE = 7
+    PREDICT_TO_ACT = 8
+    PREDICT_TO_LEARN = 9
 
 
 def stream_key(seed: ArrayLike, stream: Stream, counter: ArrayLike = 0) -> PRNGKeyArray:
@@ -123,16 +127,29 @@ class Criterion(Protocol):
 
 @runtime_checkable
 class Representation(Protocol):
-    """How the return is predicted, and what divergence trains it."""
+    """How the return is predicted, and what divergence trains it.
 
-    def init_head(self, key: PRNGKeyArray, n_features: int, n_actions: int, dueling: bool) -> PyTree:
+    A representation may offer more, which the learner asks for by name: ``random_levels`` (true if predictions draw
+    levels), ``report(predicted, target)`` (named numbers for the metrics), ``auxiliary(head, features, action)`` (a
+    further loss), and ``own_optimiser()`` with ``owned(head)`` (parts of the head with an optimiser of their own).
+    """
+
+    def init_head(self, key: PRNGKeyArray, n_features: int, n_actions: int, dueling: bool, noisy: bool) -> PyTree:
         """Parameters that turn features into a distribution per action."""
         ...
 
     def predict(
-        self, head: PyTree, features: Float[Array, "features"], key: PRNGKeyArray | None, levels: Any
+        self,
+        head: PyTree,
+        features: Float[Array, "features"],
+        use: Use,
+        level_key: PRNGKeyArray | None,
+        layer_key: PRNGKeyArray | None,
     ) -> ReturnDist:
-        """``atoms[actions, atoms]`` for one observation; implicit heads evaluate at ``levels``."""
+        """``atoms[actions, atoms]`` for one observation.
+
+        The keys are for random levels and for noisy layers; without them a prediction is not random.
+        """
         ...
 
     def divergence(self, predicted: ReturnDist, target: ReturnDist) -> Float[Array, ""]:

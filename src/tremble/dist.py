@@ -34,6 +34,8 @@ class ReturnDist(eqx.Module):
     weights: Float[Array, "*batch atoms"]
     levels: Float[Array, "*batch atoms"]
     equal_mass: bool = eqx.field(static=True)
+    own_levels: bool = eqx.field(static=True)
+    """Whether the levels were given, rather than computed from the weights."""
 
     def __init__(self, atoms: ArrayLike, weights: ArrayLike | None = None, levels: ArrayLike | None = None):
         """Build from ``atoms[*batch, n]``; ``weights`` and ``levels`` broadcast against them."""
@@ -45,7 +47,7 @@ class ReturnDist(eqx.Module):
         if atoms.shape[-1] == 0:
             raise ValueError(f"ReturnDist needs at least one atom; got atoms of shape {atoms.shape}")
         n = atoms.shape[-1]
-        self.equal_mass = weights is None
+        self.equal_mass, self.own_levels = weights is None, levels is not None
         if weights is None:
             w = jnp.full((n,), 1.0 / n, atoms.dtype)
         else:
@@ -61,6 +63,11 @@ class ReturnDist(eqx.Module):
         self.atoms = atoms
         self.weights = jnp.broadcast_to(w, atoms.shape)
         self.levels = jnp.broadcast_to(jnp.asarray(levels, atoms.dtype), atoms.shape)
+
+    def select(self, pick: Callable[[Array], Array]) -> ReturnDist:
+        """The distribution made of the picked atoms, weights and (where they were given) levels."""
+        weights = None if self.equal_mass else pick(self.weights)
+        return ReturnDist(pick(self.atoms), weights, pick(self.levels) if self.own_levels else None)
 
     def __getitem__(self, index: Any) -> ReturnDist:
         """Select along the leading axes: ``dist[action]`` is the distribution of that action."""
@@ -139,6 +146,13 @@ class ReturnDist(eqx.Module):
         reached = ordered.cumulative() >= jnp.asarray(level)[..., None] - 1e-6
         atoms = jnp.broadcast_to(ordered.atoms, reached.shape)
         return jnp.take_along_axis(atoms, jnp.argmax(reached, -1)[..., None], -1)[..., 0]
+
+    def equal_atoms(self) -> Float[Array, "*batch atoms"]:
+        """As many atoms of equal mass: itself, or its quantiles at the midpoint levels (i - 1/2)/n."""
+        if self.equal_mass:
+            return self.atoms
+        levels = (jnp.arange(self.n_atoms) + 0.5) / self.n_atoms
+        return jnp.moveaxis(jax.vmap(self.quantile)(levels), 0, -1)
 
     def distorted_mean(self, h: Callable[[Array], Array], order: Order = "sorted") -> Float[Array, "*batch"]:
         """Distortion risk measure rho_h(Z) = sum_k (h(F_k) - h(F_{k-1})) atom_k, for h with h(0)=0, h(1)=1."""

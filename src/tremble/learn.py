@@ -15,9 +15,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, Int, PyTree
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from tremble.core import Clock, Enumerated, Noise, Scalar, Transition
+from tremble.core import Clock, Enumerated, Noise, Scalar, Transition, Use
 from tremble.dist import ReturnDist
 
 if TYPE_CHECKING:
@@ -63,11 +63,21 @@ class LearnInfo(eqx.Module):
     crossing_rate: Float[Array, ""]
     selection_changed: Float[Array, ""]
     """Share of bootstrap actions that differ from the greedy action of the mean."""
+    reported: dict[str, Float[Array, ""]]
+    """What the representation has to say about its predictions and targets."""
 
 
-def predict_each(agent: Agent, params: PyTree, obs: Float[Array, "batch *obs"]) -> ReturnDist:
-    """Predicted distributions ``[batch, actions, atoms]``."""
-    return jax.vmap(lambda o: agent.predict(params, o))(obs)
+def predict_each(
+    agent: Agent,
+    params: PyTree,
+    obs: Float[Array, "batch *obs"],
+    use: Use = "choose",
+    key: PRNGKeyArray | None = None,
+) -> ReturnDist:
+    """Predicted distributions ``[batch, actions, atoms]``; with a key, each has levels of its own."""
+    if key is None:
+        return jax.vmap(lambda o: agent.predict(params, o, use))(obs)
+    return jax.vmap(lambda o, i: agent.predict(params, o, use, key, i))(obs, jnp.arange(obs.shape[0]))
 
 
 def pick_rows(dist: ReturnDist, row: Int[Array, "batch"]) -> ReturnDist:
@@ -76,25 +86,28 @@ def pick_rows(dist: ReturnDist, row: Int[Array, "batch"]) -> ReturnDist:
     Exact, and its gradient is a matrix product too, where that of an indexed read would be a slow scatter.
     """
     pick = jax.nn.one_hot(row, dist.atoms.shape[0], dtype=dist.atoms.dtype)
-    exact = jax.lax.Precision.HIGHEST
-    atoms = jnp.matmul(pick, dist.atoms, precision=exact)
-    if dist.equal_mass:
-        return ReturnDist(atoms)
-    return ReturnDist(atoms, jnp.matmul(pick, dist.weights, precision=exact))
+    return dist.select(lambda x: jnp.matmul(pick, x, precision=jax.lax.Precision.HIGHEST))
 
 
 def pick_action(dist: ReturnDist, action: Int[Array, "batch"]) -> ReturnDist:
     """``[batch, actions, atoms] -> [batch, atoms]``: all atoms come from the one action."""
     mask = jax.nn.one_hot(action, dist.atoms.shape[1], dtype=dist.atoms.dtype)[:, :, None]
-    atoms = (dist.atoms * mask).sum(1)
-    return ReturnDist(atoms) if dist.equal_mass else ReturnDist(atoms, (dist.weights * mask).sum(1))
+    return dist.select(lambda x: (x * mask).sum(1))
 
 
-def predict_taken(agent: Agent, params: PyTree, obs: Any, action: Int[Array, "batch"]) -> ReturnDist:
+def as_seen(agent: Agent, obs: Any) -> Any:
+    """Observations as the agent's predictions want them: one by one where every sample has levels of its own."""
+    return obs.materialise() if isinstance(obs, Enumerated) and agent.random_levels else obs
+
+
+def predict_taken(
+    agent: Agent, params: PyTree, obs: Any, action: Int[Array, "batch"], key: PRNGKeyArray | None = None
+) -> ReturnDist:
     """Distribution ``[batch, atoms]`` of the action taken at each observation."""
+    obs = as_seen(agent, obs)
     if not isinstance(obs, Enumerated):
-        return pick_action(predict_each(agent, params, obs), action)
-    per_state = predict_each(agent, params, obs.table)
+        return pick_action(predict_each(agent, params, obs, "online", key), action)
+    per_state = predict_each(agent, params, obs.table, "online", key)
     n_states, n_actions, _ = per_state.atoms.shape
     flat: ReturnDist = jax.tree.map(lambda x: x.reshape(n_states * n_actions, -1), per_state)
     return pick_rows(flat, obs.index * n_actions + action)
@@ -107,14 +120,22 @@ def best_return(
     mask: Bool[Array, "batch actions"] | None,
     noise: Noise,
     clock: Clock,
+    key: PRNGKeyArray | None = None,
 ) -> tuple[ReturnDist, Float[Array, "batch"]]:
     """Z^-(s, a*) per observation, and the share of draws in which the criterion's a* is not the mean's.
 
     ``noise`` has a leading axis of draws. Several draws are the expectation over xi in the paper's objective: their
     atoms ``[batch, draws * atoms]`` stand side by side, and the mean over target atoms is the mean over draws.
+    Where predictions are random, the one that selects and the one that evaluates are independent.
     """
-    evaluator = predict_each(agent, state.target_params, obs)
-    selector = predict_each(agent, state.params, obs) if agent.double else evaluator
+    evaluate_key, select_key = (None, None) if key is None else jax.random.split(key)
+    evaluator = predict_each(agent, state.target_params, obs, "target", evaluate_key)
+    if agent.double:
+        selector = predict_each(agent, state.params, obs, "choose", select_key)
+    elif agent.random_predictions:
+        selector = predict_each(agent, state.target_params, obs, "choose", select_key)
+    else:
+        selector = evaluator
     score = jax.vmap(agent.target_criterion.score, in_axes=(0, 0 if agent.noise_per_sample else None, None))
 
     def best(scores: Float[Array, "batch actions"]) -> Int[Array, "batch"]:
@@ -132,44 +153,67 @@ def best_return(
 
 
 def bootstrap_target(
-    agent: Agent, state: LearnerState, batch: Transition, noise: Noise, clock: Clock
+    agent: Agent,
+    state: LearnerState,
+    batch: Transition,
+    noise: Noise,
+    clock: Clock,
+    key: PRNGKeyArray | None = None,
 ) -> tuple[ReturnDist, Float[Array, ""]]:
     """r + discount * Z^-(s', a*), and the share of selections the criterion changed."""
-    obs = batch.obs_t
+    obs = as_seen(agent, batch.obs_t)
     if isinstance(obs, Enumerated) and (agent.noise_per_sample or batch.mask_t is not None):
         obs = obs.materialise()
     if isinstance(obs, Enumerated):
-        per_state, changed = best_return(agent, state, obs.table, None, noise, clock)
+        per_state, changed = best_return(agent, state, obs.table, None, noise, clock, key)
         future, changed = pick_rows(per_state, obs.index), changed[obs.index]
     else:
-        future, changed = best_return(agent, state, obs, batch.mask_t, noise, clock)
+        future, changed = best_return(agent, state, obs, batch.mask_t, noise, clock, key)
     target = future.affine(batch.reward_t, batch.discount_t)
     return jax.lax.stop_gradient(target), changed.mean()
 
 
 def batch_losses(
-    agent: Agent, params: PyTree, batch: Transition, target: ReturnDist
+    agent: Agent, params: PyTree, batch: Transition, target: ReturnDist, key: PRNGKeyArray | None = None
 ) -> tuple[Float[Array, "batch"], ReturnDist]:
     """Divergence of each sample, and the predictions they are about."""
-    predicted = predict_taken(agent, params, batch.obs_tm1, batch.action_tm1)
+    predicted = predict_taken(agent, params, batch.obs_tm1, batch.action_tm1, key)
     return jax.vmap(agent.representation.divergence)(predicted, target), predicted
 
 
+def auxiliary_loss(agent: Agent, params: PyTree, batch: Transition) -> Float[Array, ""]:
+    """The batch mean of what the representation learns besides its divergence; most learn nothing."""
+    auxiliary = getattr(agent.representation, "auxiliary", None)
+    if auxiliary is None:
+        return jnp.zeros(())
+    obs = batch.obs_tm1.materialise() if isinstance(batch.obs_tm1, Enumerated) else batch.obs_tm1
+    return jax.vmap(lambda o, a: auxiliary(params.head, params.torso(o), a))(obs, batch.action_tm1).mean()
+
+
 def learn(
-    agent: Agent, state: LearnerState, batch: Transition, noise: Noise, clock: Clock
+    agent: Agent,
+    state: LearnerState,
+    batch: Transition,
+    noise: Noise,
+    clock: Clock,
+    key: PRNGKeyArray | None = None,
 ) -> tuple[LearnerState, LearnInfo]:
-    """One gradient step."""
-    target, changed = bootstrap_target(agent, state, batch, noise, clock)
+    """One gradient step; ``key`` randomises predictions of agents that have random ones."""
+    online_key, target_key = (None, None) if key is None else jax.random.split(key)
+    target, changed = bootstrap_target(agent, state, batch, noise, clock, target_key)
 
     def objective(params: PyTree) -> tuple[Float[Array, ""], tuple[Float[Array, "batch"], ReturnDist]]:
-        losses, predicted = batch_losses(agent, params, batch, target)
+        losses, predicted = batch_losses(agent, params, batch, target, online_key)
         assert batch.weight is not None, "samplers set the weight"
-        return (batch.weight * losses).mean(), (losses, predicted)
+        return (batch.weight * losses).mean() + auxiliary_loss(agent, params, batch), (losses, predicted)
 
     (loss, (losses, predicted)), gradient = jax.value_and_grad(objective, has_aux=True)(state.params)
-    updates, opt_state = agent.optimiser.transform().update(gradient, state.opt_state, state.params)
+    updates, opt_state = agent.transform().update(gradient, state.opt_state, state.params)
     params = optax.apply_updates(state.params, updates)
-    info = LearnInfo(loss, losses, optax.tree.norm(gradient), predicted.crossing_rate().mean(), changed)
+    report = getattr(agent.representation, "report", None)
+    reported = {} if report is None else jax.tree.map(jnp.mean, jax.vmap(report)(predicted, target))
+    norm = optax.tree.norm(gradient)
+    info = LearnInfo(loss, losses, norm, predicted.crossing_rate().mean(), changed, reported)
     return LearnerState(params, state.target_params, opt_state), info
 
 

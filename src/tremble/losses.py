@@ -155,3 +155,37 @@ def _accumulate(
         return tuple(x.sum(-1) for x in terms(rows[:, None], *(c[None, :] for c in columns)))
 
     return jax.lax.platform_dependent(rows, *columns, cpu=looped, default=dense)
+
+
+def project(atoms: Float[Array, "M"], weights: Float[Array, "M"], support: Float[Array, "N"]) -> Float[Array, "N"]:
+    """Masses on an equally spaced support: each atom's mass is shared by its two neighbours, so that its mean stays.
+
+    m_i = sum_j w_j max(0, 1 - |y_j - z_i| / dz), y_j clipped to the ends of the support.
+    """
+    distance = support[1] - support[0]
+    clipped = jnp.clip(atoms, support[0], support[-1])
+    shares = jnp.clip(1.0 - jnp.abs(clipped[None, :] - support[:, None]) / distance, 0.0, 1.0)
+    return shares @ weights
+
+
+def share_outside(atoms: Float[Array, "M"], weights: Float[Array, "M"], low: float, high: float) -> Float[Array, ""]:
+    """Mass of the atoms beyond [low, high]."""
+    return jnp.where((atoms < low) | (atoms > high), weights, 0.0).sum()
+
+
+def categorical_cross_entropy(predicted: Float[Array, "N"], target: Float[Array, "N"]) -> Float[Array, ""]:
+    """-sum_i target_i log predicted_i."""
+    return -(target * jnp.log(jnp.maximum(predicted, jnp.finfo(predicted.dtype).tiny))).sum()
+
+
+def squared_mmd(x: Float[Array, "N"], y: Float[Array, "M"], n_bandwidths: int = 10) -> Float[Array, ""]:
+    """MMD^2 = mean k(x, x') + mean k(y, y') - 2 mean k(x, y) over all pairs, k(d) = sum_{h=1..H} exp(-d^2/h).
+
+    Not below 0, which rounding could bring it to.
+    """
+
+    def mean_kernel(a: Array, b: Array) -> Array:
+        square = (a[:, None] - b[None, :]) ** 2
+        return jnp.stack([jnp.exp(-square / h).mean() for h in range(1, n_bandwidths + 1)]).sum()
+
+    return jnp.maximum(mean_kernel(x, x) + mean_kernel(y, y) - 2.0 * mean_kernel(x, y), 0.0)

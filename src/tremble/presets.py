@@ -9,11 +9,11 @@ from typing import Any
 
 from tremble.agent import Agent
 from tremble.choosers import Chooser
-from tremble.core import Criterion
+from tremble.core import Criterion, Representation
 from tremble.criteria import CRITERIA, Mean, Perturbed
 from tremble.learn import Adam
 from tremble.networks import MlpSpec
-from tremble.representations import Expected, Quantile
+from tremble.representations import Categorical, Expected, FullyParameterised, Implicit, Particles, Quantile
 from tremble.settings import SettingsError, nearest, override
 
 
@@ -41,8 +41,12 @@ class Column:
     c: float
     delta_0: float
     widths: tuple[int, ...]
+    support: tuple[float, float]
+    """What a categorical representation spreads its atoms over; it should cover the returns."""
     settings: dict[str, Any] = field(default_factory=dict)
     """Further settings of the agent, by name."""
+    published: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Settings that single agents were published with, where they differ from the column."""
 
 
 COLUMNS: dict[str, Column] = {
@@ -63,6 +67,7 @@ COLUMNS: dict[str, Column] = {
         c=50.0,
         delta_0=5e2,
         widths=(64, 64),
+        support=(-4.0, 16.0),
     ),
     "lunarlander": Column(
         batch_size=128,
@@ -81,6 +86,7 @@ COLUMNS: dict[str, Column] = {
         c=50.0,
         delta_0=5e4,
         widths=(256, 256),
+        support=(-400.0, 400.0),
     ),
     "atari": Column(
         batch_size=32,
@@ -99,6 +105,28 @@ COLUMNS: dict[str, Column] = {
         c=50.0,
         delta_0=1e6,
         widths=(512,),
+        support=(-10.0, 10.0),
+        # DQN Zoo's, in agent steps.
+        published={
+            "dqn": {"learning_rate": 2.5e-4},
+            "double_dqn": {"learning_rate": 2.5e-4},
+            "prioritised_dqn": {"learning_rate": 2.5e-4 / 4},
+            "c51": {"learning_rate": 2.5e-4},
+            "rainbow": {
+                "learning_rate": 6.25e-5,
+                "adam_epsilon": 1.5e-4,
+                "start_steps": 20_000,
+                "target_update_interval": 8_000,
+                "priority_exponent": 0.5,
+            },
+            "rainbow_dopamine": {
+                "learning_rate": 6.25e-5,
+                "adam_epsilon": 1.5e-4,
+                "start_steps": 20_000,
+                "target_update_interval": 8_000,
+                "priority_exponent": 0.5,
+            },
+        },
     ),
     # Not the paper's: what rl-baselines3-zoo publishes for QR-DQN on LunarLander, from which the paper's column comes.
     # Bursts of 256 updates every 256 steps, so that the target (copied at every step) stays fixed during a burst.
@@ -119,6 +147,7 @@ COLUMNS: dict[str, Column] = {
         c=50.0,
         delta_0=5e4,
         widths=(256, 256),
+        support=(-400.0, 400.0),
         settings={"updates_per_round": 256, "decay_updates": 90_000},
     ),
     # Ours, for small control problems: learning begins early, and exploration fades within ten thousand steps.
@@ -139,7 +168,29 @@ COLUMNS: dict[str, Column] = {
         c=5.0,
         delta_0=2e3,
         widths=(64, 64),
-        settings={"target_tau": 0.01, "double": True, "n_step": 3},
+        support=(-100.0, 100.0),
+        settings={"target_tau": 0.02, "double": True},
+    ),
+    # Ours, for LunarLander in 100,000 steps: larger and longer than `control`, its steps shrinking to nothing.
+    "lunarlander_tuned": Column(
+        batch_size=128,
+        n_quantiles=32,
+        kappa=1.0,
+        beta=0.05,
+        memory_size=100_000,
+        learning_rate=1e-3,
+        gamma=0.99,
+        update_interval=1,
+        target_update_interval=1,
+        start_steps=1_000,
+        epsilon_start=1.0,
+        epsilon_end=0.02,
+        epsilon_decay_steps=10_000,
+        c=5.0,
+        delta_0=5e4,
+        widths=(128, 128),
+        support=(-400.0, 400.0),
+        settings={"target_tau": 0.02, "double": True, "decay_updates": 99_000},
     ),
 }
 
@@ -178,32 +229,102 @@ def _optimist(criterion: str) -> Callable[[Column], Agent]:
     return lambda column: _agent(column, criterion=CRITERIA[criterion](c=column.c))
 
 
-def _perturbed(**options: Any) -> Callable[[Column], Agent]:
+def _greedy(
+    representation: Callable[[Column], Representation], epsilon: bool = True, **changes: Any
+) -> Callable[[Column], Agent]:
+    """Risk-neutral on a representation, with some settings changed."""
+
     def build(column: Column) -> Agent:
-        fields = {"delta_0": column.delta_0, "beta": column.beta, "n_bins": column.n_quantiles} | options
-        criterion: Criterion = Perturbed(**fields)
-        return _agent(column, criterion=criterion)
+        chooser = _epsilon_greedy(column) if epsilon else Chooser()
+        return override(
+            _agent(column, representation=representation(column), criterion=Mean(), chooser=chooser), changes
+        )
 
     return build
+
+
+def _perturbed(
+    representation: Callable[[Column], Representation] | None = None,
+    changes: dict[str, Any] | None = None,
+    **fields: Any,
+) -> Callable[[Column], Agent]:
+    """PQR's criterion on a representation; ``fields`` are the criterion's."""
+
+    def build(column: Column) -> Agent:
+        usual = {"delta_0": column.delta_0, "beta": column.beta, "n_bins": column.n_quantiles}
+        criterion: Criterion = Perturbed(**(usual | fields))
+        parts = {} if representation is None else {"representation": representation(column)}
+        return override(_agent(column, criterion=criterion, **parts), changes or {})
+
+    return build
+
+
+def _expected(column: Column) -> Representation:
+    return Expected(column.kappa)
+
+
+def _categorical(column: Column) -> Representation:
+    return Categorical(*column.support)
+
+
+def _implicit(column: Column) -> Representation:
+    return Implicit(kappa=column.kappa)
+
+
+def _midpoints(column: Column) -> Representation:
+    return Implicit(kappa=column.kappa, choose_levels="midpoints")
+
+
+def _fractions(column: Column) -> Representation:
+    return FullyParameterised(kappa=column.kappa)
+
+
+def _particles(column: Column) -> Representation:
+    return Particles(column.n_quantiles)
+
+
+RAINBOW = {"double": True, "dueling": True, "prioritised": True, "n_step": 3}
+"""The improvements of Rainbow that are not exploration; its noisy layers are."""
 
 
 PRESETS: dict[str, tuple[str, Callable[[Column], Agent]]] = {
     "dqn": (
         "expected return only, epsilon-greedy",
-        lambda column: _agent(
-            column,
-            representation=Expected(column.kappa),
-            criterion=Mean(),
-            chooser=_epsilon_greedy(column),
-        ),
+        _greedy(_expected),
     ),
+    "double_dqn": ("DQN that selects with the online parameters", _greedy(_expected, double=True)),
+    "prioritised_dqn": (
+        "double DQN with prioritised replay",
+        _greedy(_expected, double=True, prioritised=True),
+    ),
+    "c51": ("probabilities on a fixed support, epsilon-greedy", _greedy(_categorical)),
     "qrdqn": (
         "quantile regression, epsilon-greedy: the baseline",
         lambda column: _agent(column, criterion=Mean(), chooser=_epsilon_greedy(column)),
     ),
+    "iqn": ("quantiles at sampled levels, epsilon-greedy", _greedy(_implicit)),
+    "fqf": ("quantiles at learned levels, epsilon-greedy", _greedy(_fractions)),
+    "mmd": ("particles matched by all moments at once, epsilon-greedy", _greedy(_particles)),
+    "rainbow": (
+        "C51, double, dueling, noisy, prioritised, 3 steps: as DQN Zoo",
+        _greedy(_categorical, epsilon=False, noisy=True, **RAINBOW),
+    ),
+    "rainbow_dopamine": (
+        "C51, prioritised, 3 steps, epsilon-greedy: as Dopamine",
+        _greedy(_categorical, prioritised=True, n_step=3),
+    ),
     "dltv": ("quantile regression, optimistic bonus c_t sigma_+", _optimist("dltv")),
     "p_dltv": ("DLTV with its bonus times a normal number", _optimist("p_dltv")),
     "pqr": ("quantile regression, randomly re-weighted quantiles: the paper's method", _perturbed()),
+    # The paper's closing claim is that its criterion suits any distributional agent.
+    "pqr_c51": ("PQR's criterion on C51", _perturbed(_categorical)),
+    "pqr_iqn": (
+        "PQR's criterion on IQN, whose actions are chosen at evenly spaced levels",
+        _perturbed(_midpoints, n_bins=32),
+    ),
+    "pqr_fqf": ("PQR's criterion on FQF", _perturbed(_fractions, n_bins=32)),
+    "pqr_mmd": ("PQR's criterion on MMDQN, its particles sorted", _perturbed(_particles, order="sorted")),
+    "pqr_rainbow": ("PQR's criterion in place of Rainbow's noisy layers", _perturbed(_categorical, RAINBOW)),
     # The paper's schedule ablation has five curves: pqr itself and these. It prints no scales for them; ours are 1 for
     # the constant, and DLTV's 50 where DLTV's schedule is imitated.
     "pqr_const": ("ablation: perturbation of constant size", _perturbed(schedule="const", delta_0=1.0)),
@@ -233,4 +354,4 @@ def make(name: str, domain: str = "nchain", **changes: Any) -> Agent:
         column = dataclasses.replace(column, n_quantiles=int(changes.pop("n_quantiles")))
     if "batch_size" in changes:
         column = dataclasses.replace(column, batch_size=int(changes["batch_size"]))
-    return override(PRESETS[name][1](column), changes)
+    return override(PRESETS[name][1](column), column.published.get(name, {}) | changes)

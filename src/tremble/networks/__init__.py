@@ -1,7 +1,20 @@
 """Torsos and heads; what a head's outputs mean is the representation's business."""
 
 from tremble.networks.heads import Dueling, Head, Plain, make_head
+from tremble.networks.implicit import ImplicitHead
 from tremble.networks.initialisation import Initialisation, initialise
+from tremble.networks.noisy import NoisyLinear
 from tremble.networks.torsos import Mlp, MlpSpec
 
-__all__ = ["Dueling", "Head", "Initialisation", "Mlp", "MlpSpec", "Plain", "initialise", "make_head"]
+__all__ = [
+    "Dueling",
+    "Head",
+    "ImplicitHead",
+    "Initialisation",
+    "Mlp",
+    "MlpSpec",
+    "NoisyLinear",
+    "Plain",
+    "initialise",
+    "make_head",
+]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import equinox as eqx
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from tremble.core import Use
 from tremble.dist import ReturnDist
 from tremble.losses import huber
 from tremble.networks import Head, make_head
@@ -17,24 +16,22 @@ class Expected(eqx.Module):
 
     kappa: float = eqx.field(static=True, default=1.0)
 
-    @property
-    def n_atoms(self) -> int:
-        """One atom."""
-        return 1
-
-    def init_head(self, key: PRNGKeyArray, n_features: int, n_actions: int, dueling: bool = False) -> Head:
+    def init_head(
+        self, key: PRNGKeyArray, n_features: int, n_actions: int, dueling: bool = False, noisy: bool = False
+    ) -> Head:
         """One output per action."""
-        return make_head(key, n_features, n_actions, 1, dueling)
+        return make_head(key, n_features, n_actions, 1, dueling, noisy)
 
     def predict(
         self,
         head: Head,
         features: Float[Array, "features"],
-        key: PRNGKeyArray | None = None,
-        levels: Any = None,
+        use: Use = "choose",
+        level_key: PRNGKeyArray | None = None,
+        layer_key: PRNGKeyArray | None = None,
     ) -> ReturnDist:
         """``atoms[actions, 1]``."""
-        return ReturnDist(head(features))
+        return ReturnDist(head(features, layer_key))
 
     def divergence(self, predicted: ReturnDist, target: ReturnDist) -> Float[Array, ""]:
         """H_kappa(E[target] - predicted)."""

@@ -27,7 +27,9 @@ class Search:
         return self.named | changed
 
 
-SLOW = {
+FIRST = {"target_tau": 0.01, "n_step": 3}
+"""How the column began."""
+SLOW = FIRST | {
     "widths": (128, 128), "learning_rate": 5e-4, "target_tau": 0.005, "memory_size": 100_000, "start_steps": 1_000,
     "decay_updates": 99_000, "delta_0": 1e4,
 }  # fmt: skip
@@ -38,7 +40,7 @@ SEARCHES = (
     Search(
         "CartPole-v1",
         50_000,
-        {"first": {}},
+        {"first": FIRST},
         (
             {"learning_rate": 5e-4},
             {"learning_rate": 5e-4, "target_tau": 0.005},
@@ -62,9 +64,6 @@ SEARCHES = (
             {"learning_rate": 5e-4},
             {"delta_0": 1e4},
             {"target_tau": 0.005},
-            {"hold": "episode"},
-            {"widths": (256, 256)},
-            {"target_tau": 0.1},
         ),
     ),
 )
@@ -106,7 +105,7 @@ def analyse(results: Results, options: Options) -> str:
             [[name, seeds, mean.text()] for name, seeds, mean in rows],
         )
         sections.append(
-            f"## {search.env}, {search.steps:,} steps\n\nOf the `control` column as it was then, {names}. "
+            f"## {search.env}, {search.steps:,} steps\n\nBeside the `control` column, {names}. "
             f"The others change {list(search.named)[-1]!r} further.\n\n{table}"
         )
     body = "\n".join(sections)

@@ -26,6 +26,8 @@ NUMERICS = 1
 ADDED_LATER: dict[str, Any] = {
     "network.initialisation": "fan_in_uniform",
     "dueling": False,
+    "noisy": False,
+    "representation.monotone": False,
     "optimiser.decay_updates": 0,
     "updates_per_round": 1,
     "replay.n_step": 1,

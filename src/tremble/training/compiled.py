@@ -106,7 +106,13 @@ def run_chunk(
         clock = Clock(t, agent.updates_before(t), state.episodes, t, agent.start_steps)
 
         obs = env.observe(state.env_state)
-        action, actor, drawn, act_info = agent.act(state.learner.params, state.actor, obs, None, act_noise, clock)
+        act_key, learn_key = (
+            stream_key(seed, stream, t) if agent.random_predictions else None
+            for stream in (Stream.PREDICT_TO_ACT, Stream.PREDICT_TO_LEARN)
+        )
+        action, actor, drawn, act_info = agent.act(
+            state.learner.params, state.actor, obs, None, act_noise, clock, act_key
+        )
         next_env_state, reward, terminated, truncated = env.step(state.env_state, action, env_noise)
 
         transition = Transition(
@@ -132,7 +138,7 @@ def run_chunk(
             learner = _when(t % agent.target_update_interval == 0, partial(refresh_target, agent), learner)
             learner = _when(
                 agent.learns_at(t),
-                lambda s: learn(agent, s, batch, noise, clock)[0],
+                lambda s: learn(agent, s, batch, noise, clock, learn_key)[0],
                 learner,
                 always=agent.update_interval == 1,
             )

@@ -16,7 +16,7 @@ class Diagnosis(eqx.Module):
     """What is seen at one moment."""
 
     atoms: Float[Array, "*runs actions atoms"]
-    """Predicted return distributions at a start state."""
+    """Predicted return distributions at a start state, as atoms of equal mass."""
     scores: Float[Array, "*runs actions"]
     """What the criterion makes of them, with the draw of that step."""
     numbers: dict[str, Num[Array, "*runs"]]
@@ -38,11 +38,13 @@ def diagnose(
     }
     if batch is not None:
         draw = agent.draw_learn(stream_key(seed, Stream.DIAGNOSE, clock.transitions))
-        _, info = learn(agent, learner, batch, draw, clock)
+        key = stream_key(seed, Stream.PREDICT_TO_LEARN, clock.transitions) if agent.random_predictions else None
+        _, info = learn(agent, learner, batch, draw, clock, key)
         numbers |= {
             "loss": info.loss,
             "gradient_norm": info.gradient_norm,
             "crossing_rate": info.crossing_rate,
             "selection_changed": info.selection_changed,
+            **info.reported,
         }
-    return Diagnosis(dist.atoms, agent.behaviour_criterion.score(dist, noise, clock), numbers)
+    return Diagnosis(dist.equal_atoms(), agent.behaviour_criterion.score(dist, noise, clock), numbers)

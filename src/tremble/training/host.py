@@ -67,25 +67,30 @@ def _draw_learns(agent: Agent, seed: jax.Array, t0: jax.Array, length: int) -> L
 
 
 @jax.jit
-def _act(agent, params, actors, obs, mask, block, index, t, episodes):  # type: ignore[no-untyped-def]
+def _act(agent, params, actors, obs, mask, block, index, t, episodes, seed):  # type: ignore[no-untyped-def]
     """Actions ``[n]`` of n environments, whose transitions have the numbers ``t[n]``."""
 
     def one(actor: ActorState, obs: jax.Array, mask: Any, index: jax.Array, t: jax.Array) -> Any:
         clock = Clock(t, agent.updates_before(t), episodes, t, agent.start_steps)
         noise = jax.tree.map(lambda x: x[index], block)
-        action, actor, drawn, info = agent.act(params, actor, obs, mask, noise, clock)
+        key = stream_key(seed, Stream.PREDICT_TO_ACT, t) if agent.random_predictions else None
+        action, actor, drawn, info = agent.act(params, actor, obs, mask, noise, clock, key)
         return action, actor, drawn, info.greedy
 
     return jax.vmap(one, in_axes=(0, 0, None if mask is None else 0, 0, 0))(actors, obs, mask, index, t)
 
 
 @partial(jax.jit, donate_argnums=(1,))
-def _update(agent, state, batch, noise, index, t, done_updates, episodes, refresh):  # type: ignore[no-untyped-def]
-    """One update; the losses are for the priorities."""
+def _update(agent, state, batch, noise, index, t, done_updates, episodes, refresh, seed, number):  # type: ignore[no-untyped-def]
+    """Update ``number`` of the round at step t; the losses are for the priorities."""
     clock = Clock(t, done_updates, episodes, t, agent.start_steps)
     state = jax.lax.cond(refresh, partial(refresh_target, agent), lambda s: s, state)
     noise = jax.tree.map(lambda x: x[index], noise)
-    state, info = learn(agent, state, batch, noise, clock)
+    key = None
+    if agent.random_predictions:
+        key = stream_key(seed, Stream.PREDICT_TO_LEARN, t)
+        key = key if agent.updates_per_round == 1 else jax.random.fold_in(key, number)
+    state, info = learn(agent, state, batch, noise, clock, key)
     return state, info.losses
 
 
@@ -196,7 +201,7 @@ class HostLoop:
         first, block = self._act_block(n)
         action, self.actors, drawn, greedy = _act(
             agent, self.learner.params, self.actors, seen.obs, seen.mask, block, numbers - first, numbers,
-            np.int32(self.episodes),
+            np.int32(self.episodes), np.int32(self.seed),
         )  # fmt: skip
         actions = np.asarray(action)
         env.send(actions)
@@ -261,6 +266,7 @@ class HostLoop:
             self.learner, losses = _update(
                 self.agent, self.learner, batch, noise, np.int32(index), np.int32(t), np.int32(self.updates),
                 np.int32(self.episodes), np.bool_(refresh and j == 0),
+                np.int32(self.seed), np.int32(j),
             )  # fmt: skip
             self.updates += 1
             if settings.replay.prioritised:

@@ -1,0 +1,56 @@
+"""Linear layers with learned, random weights: exploration by the parameters."""
+
+from __future__ import annotations
+
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+
+class NoisyLinear(eqx.Module):
+    """y = (W + S * (e_out e_in^T)) x + b + s * e_out, with factorised noise e = sign(g) sqrt(|g|), g ~ N(0, 1).
+
+    W, b, S, s are learned. Without a key the noise is zero: the layer as it acts on average.
+    """
+
+    weight: Float[Array, "out in"]
+    bias: Float[Array, "out"]
+    weight_scale: Float[Array, "out in"]
+    bias_scale: Float[Array, "out"]
+
+    def __init__(self, n_inputs: int, n_outputs: int, *, key: PRNGKeyArray, scale: float = 0.1):
+        """W, b uniform in +-1/sqrt(inputs); S, s constant ``scale / sqrt(inputs)``.
+
+        The paper of noisy networks has scale 0.5; DQN Zoo and Dopamine have 0.1.
+        """
+        bound = 1.0 / math.sqrt(n_inputs)
+        weight_key, bias_key = jax.random.split(key)
+        self.weight = jax.random.uniform(weight_key, (n_outputs, n_inputs), minval=-bound, maxval=bound)
+        self.bias = jax.random.uniform(bias_key, (n_outputs,), minval=-bound, maxval=bound)
+        self.weight_scale = jnp.full((n_outputs, n_inputs), scale * bound)
+        self.bias_scale = jnp.full((n_outputs,), scale * bound)
+
+    def __call__(self, x: Float[Array, "in"], *, key: PRNGKeyArray | None = None) -> Float[Array, "out"]:
+        """Apply the layer; the same key gives the same weights."""
+        mean = self.weight @ x + self.bias
+        if key is None:
+            return mean
+        in_key, out_key = jax.random.split(key)
+        e_in, e_out = _factor(in_key, x.shape[0]), _factor(out_key, mean.shape[0])
+        # (S * e_out e_in^T) x without making the matrix of noise.
+        return mean + e_out * (self.weight_scale @ (e_in * x) + self.bias_scale)
+
+
+def _factor(key: PRNGKeyArray, n: int) -> Float[Array, "n"]:
+    g = jax.random.normal(key, (n,))
+    return jnp.sign(g) * jnp.sqrt(jnp.abs(g))
+
+
+def linear(key: PRNGKeyArray, n_inputs: int, n_outputs: int, noisy: bool) -> eqx.nn.Linear | NoisyLinear:
+    """A layer of either kind; both are called as ``layer(x, key=key)``."""
+    if noisy:
+        return NoisyLinear(n_inputs, n_outputs, key=key)
+    return eqx.nn.Linear(n_inputs, n_outputs, key=key)

@@ -1,0 +1,98 @@
+"""Quantiles at learned levels, as in FQF."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+
+from tremble.core import Scalar, Use
+from tremble.dist import ReturnDist
+from tremble.losses import quantile_huber
+from tremble.networks import ImplicitHead
+
+
+class FractionHead(eqx.Module):
+    """A layer that proposes levels, and the network that evaluates them."""
+
+    fractions: eqx.nn.Linear
+    quantiles: ImplicitHead
+
+    def edges(self, features: Float[Array, "features"]) -> Float[Array, "n_plus_1"]:
+        """0 = tau_0 < tau_1 < ... < tau_N = 1; its gradient stops at the features."""
+        steps = jax.nn.softmax(self.fractions(jax.lax.stop_gradient(features)))
+        return jnp.concatenate([jnp.zeros(1), jnp.cumsum(steps)[:-1], jnp.ones(1)])
+
+
+class FullyParameterised(eqx.Module):
+    """N atoms of mass tau_i - tau_{i-1} at the levels tau_hat_i = (tau_{i-1} + tau_i)/2; the tau are learned per state.
+
+    The quantile network learns by the quantile Huber loss at the proposed levels, as if they were fixed. The proposal
+    learns to lower the 1-Wasserstein error of the resulting step function, by the published gradient
+    dW1/dtau_i = 2 Z(tau_i) - Z(tau_hat_i) - Z(tau_hat_{i+1}) for the action taken, with an optimiser of its own.
+    """
+
+    n_fractions: int = eqx.field(static=True, default=32)
+    kappa: float = eqx.field(static=True, default=1.0)
+    n_cosines: int = eqx.field(static=True, default=64)
+    n_hidden: int = eqx.field(static=True, default=0)
+    fraction_learning_rate: Scalar = 2.5e-9
+    """Of RMSProp for the proposal. So small, as published, because the levels move under the feet of the loss."""
+    entropy_bonus: Scalar = 0.0
+    """Weight of the proposal's entropy, which keeps levels from collapsing."""
+
+    def init_head(
+        self, key: PRNGKeyArray, n_features: int, n_actions: int, dueling: bool = False, noisy: bool = False
+    ) -> FractionHead:
+        """Levels start evenly spaced (nearly: small weights, no bias)."""
+        fraction_key, quantile_key = jax.random.split(key)
+        layer = eqx.nn.Linear(n_features, self.n_fractions, key=fraction_key)
+        bound = 0.01 * (6.0 / (n_features + self.n_fractions)) ** 0.5
+        weight = jax.random.uniform(fraction_key, layer.weight.shape, minval=-bound, maxval=bound)
+        layer = eqx.tree_at(lambda x: (x.weight, x.bias), layer, (weight, jnp.zeros(self.n_fractions)))
+        quantiles = ImplicitHead(quantile_key, n_features, n_actions, self.n_cosines, self.n_hidden, dueling, noisy)
+        return FractionHead(layer, quantiles)
+
+    def predict(
+        self,
+        head: FractionHead,
+        features: Float[Array, "features"],
+        use: Use = "choose",
+        level_key: PRNGKeyArray | None = None,
+        layer_key: PRNGKeyArray | None = None,
+    ) -> ReturnDist:
+        """``atoms[actions, N]`` with the proposed masses, which the loss of the quantiles takes as given."""
+        edges = jax.lax.stop_gradient(head.edges(features))
+        atoms = head.quantiles(features, (edges[1:] + edges[:-1]) / 2, layer_key)
+        return ReturnDist(atoms, jnp.broadcast_to(jnp.diff(edges), atoms.shape))
+
+    def divergence(self, predicted: ReturnDist, target: ReturnDist) -> Float[Array, ""]:
+        """sum_i mean_j rho_{tau_hat_i}(target_j - predicted_i): masses do not count, as published."""
+        return quantile_huber(predicted.atoms, target.atoms, predicted.levels, self.kappa)
+
+    def auxiliary(
+        self, head: FractionHead, features: Float[Array, "features"], action: Int[Array, ""]
+    ) -> Float[Array, ""]:
+        """A number whose gradient in the proposal is dW1/dtau (less the bonus), and zero in everything else."""
+        edges = head.edges(features)
+        fixed = jax.lax.stop_gradient(edges)
+        quantiles = jax.tree.map(jax.lax.stop_gradient, head.quantiles)
+        features = jax.lax.stop_gradient(features)
+        inner, middle = fixed[1:-1], (fixed[1:] + fixed[:-1]) / 2
+        at_edges = quantiles(features, inner)[action]
+        at_middle = quantiles(features, middle)[action]
+        slope = jax.lax.stop_gradient(2 * at_edges - at_middle[1:] - at_middle[:-1])
+        steps = jnp.diff(edges)
+        entropy = -(steps * jnp.log(jnp.maximum(steps, 1e-12))).sum()
+        return (slope * edges[1:-1]).sum() - self.entropy_bonus * entropy
+
+    def own_optimiser(self) -> optax.GradientTransformation:
+        """For the part that `owned` marks."""
+        return optax.rmsprop(self.fraction_learning_rate, decay=0.95, eps=1e-5, initial_scale=0.0)
+
+    def owned(self, head: FractionHead) -> PyTree:
+        """True for the proposal, false for the rest."""
+        marks = jax.tree.map(lambda _: False, head)
+        return eqx.tree_at(lambda h: h.fractions, marks, jax.tree.map(lambda _: True, head.fractions))
