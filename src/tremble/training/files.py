@@ -111,3 +111,17 @@ class RunFiles:
         with open(path, "rb") as file:
             os.fsync(file.fileno())
         return path.stat().st_size
+
+
+class Unsaved:
+    """In place of a directory, for a run that is not kept."""
+
+    def append(self, log: str, row: Mapping[str, Any]) -> None:
+        """Nothing is written."""
+
+    def newest(self) -> None:
+        """There never was a checkpoint."""
+
+    def rows(self, log: str) -> list[dict[str, Any]]:
+        """No log has a line."""
+        return []

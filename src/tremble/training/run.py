@@ -29,7 +29,7 @@ from tremble.settings import SettingsError, nearest
 from tremble.training.checkpoint import CheckpointError, Contents
 from tremble.training.chunks import DEFAULT_CHUNK, CompiledLoop, Record
 from tremble.training.evaluation import evaluate
-from tremble.training.files import RunFiles
+from tremble.training.files import RunFiles, Unsaved
 from tremble.training.host import HostLoop
 from tremble.training.interrupt import deferred_interrupt
 from tremble.training.spec import CUSTOM, RunSpec, jax_env
@@ -179,11 +179,11 @@ def drive(
         "spec": spec.as_json(), "settings": spec.describe(agent), "encoder": encoder.describe(),
         "n_actions": n_actions, "first_action": first_action,
     }  # fmt: skip
-    files = None if directory is None else RunFiles(directory)
+    files = Unsaved() if directory is None else RunFiles(directory)
     rows: list[dict[str, Any]] = []
     evaluations: list[dict[str, Any]] = []
     episodes: list[dict[str, Any]] = []
-    if files is not None and (contents := files.newest()) is not None:
+    if (contents := files.newest()) is not None:
         _refuse_other_settings(directory, described, contents.meta)
         if not loop.load(contents):
             warnings.warn(
@@ -202,7 +202,7 @@ def drive(
         return TrainedAgent(agent, loop.params, encoder, n_actions, first_action, counts, spec)
 
     def save() -> None:
-        if files is None:
+        if isinstance(files, Unsaved):
             return
         trees, facts = loop.state()
         counts = {"counts": {**trained().counts.__dict__}}
@@ -221,21 +221,18 @@ def drive(
 
                 for step, total, length in loop.finished:
                     episodes.append({"step": step, "return": total, "length": length})
-                    if files is not None:
-                        files.append("episodes", episodes[-1])
+                    files.append("episodes", episodes[-1])
                 loop.finished.clear()
                 if passed(spec.record_every):
                     rows.append(loop.record())
-                    if files is not None:
-                        files.append("metrics", rows[-1])
+                    files.append("metrics", rows[-1])
                     sink.write(loop.t, {k: v for k, v in rows[-1].items() if v is not None})
                 if passed(spec.evaluate_every):
                     result = evaluate(
                         trained(), evaluation_maker(spec, env), episodes=spec.evaluate_episodes, seed=spec.seed
                     )
                     evaluations.append({"step": loop.t, **result.row()})
-                    if files is not None:
-                        files.append("evaluations", evaluations[-1])
+                    files.append("evaluations", evaluations[-1])
                     sink.write(loop.t, {"evaluation/return": result.mean})
                 if passed(save_every) or time.monotonic() - last_save > SAVE_SECONDS:
                     save()
