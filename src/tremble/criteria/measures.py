@@ -130,8 +130,8 @@ class Norm(Distortion):
     """How many: 1 is the mean, many the median."""
 
     def __check_init__(self) -> None:
-        """Refuse what cannot be summed in float32."""
-        _refuse_outside(self.eta, 0, 20, "a whole number")
+        """Refuse what float32 has too few digits to sum."""
+        _refuse_outside(self.eta, 0, 12, "a whole number")
 
     def cdf_form(self, u: Levels) -> Levels:
         """h(u) = sum_{k <= n u} (-1)^k C(n, k) (n u - k)^n / n!, n = eta: the Bates distribution function."""
