@@ -27,8 +27,8 @@ def list_agents() -> list[str]:
 
 
 def list_criteria() -> list[str]:
-    """Names of the criteria an agent can act and bootstrap by."""
-    return list(criteria.CRITERIA)
+    """Names of the criteria an agent can act and bootstrap by, those of installed packages among them."""
+    return list(criteria.criterion_names())
 
 
 def list_envs() -> list[str]:

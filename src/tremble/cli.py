@@ -91,6 +91,7 @@ class Train:
       tremble train pqr --env CartPole-v1 --steps 50000
       tremble train qrdqn --env LunarLander-v3 --steps 100000 --domain control --set delta_0=5000
       tremble train pqr --env my_package.my_env:MyEnv --steps 20000 --evaluate-every 2000
+      tremble train qrdqn --env CartPole-v1 --set criterion=cvar --set eta=0.1 --set criterion_for=behaviour
     """
 
     agent: Positional[str]
@@ -173,6 +174,7 @@ class Evaluate:
     Examples:
       tremble evaluate runs/pqr-CartPole-v1-s0
       tremble evaluate runs/pqr-CartPole-v1-s0 --criterion p_dltv --epsilon 0.001 --episodes 200
+      tremble evaluate runs/pqr-CartPole-v1-s0 --criterion cvar --set eta=0.1
     """
 
     run_directory: Positional[Path]
@@ -183,6 +185,8 @@ class Evaluate:
     """Seed of the evaluation."""
     criterion: str = "mean"
     """Act by this: `mean`, `own` (the agent's, as at the end of training), or a name of `tremble list`."""
+    set: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME=VALUE")] = ()
+    """Change a setting of the criterion: --set eta=0.1."""
     epsilon: float = 0.0
     """Probability of a random action."""
     env_set: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME=VALUE")] = ()
@@ -196,19 +200,20 @@ class Evaluate:
         from tremble.report.statistics import mean_interval
         from tremble.settings import parse_assignments
         from tremble.training.checkpoint import write_text
-        from tremble.training.evaluation import criterion_named, evaluate
+        from tremble.training.evaluation import evaluate
         from tremble.training.run import evaluation_maker
         from tremble.training.trained import load
 
         agent = load(self.run_directory)
         assert agent.spec is not None
         spec = dataclasses.replace(agent.spec, env_options=agent.spec.env_options | parse_assignments(self.env_set))
-        criterion = criterion_named(self.criterion, agent.agent)
+        settings = parse_assignments(self.set)
         with Progress(console=console, transient=True) as progress:
             bar = progress.add_task("episodes", total=self.episodes)
             result = evaluate(
-                agent, evaluation_maker(spec, spec.env), episodes=self.episodes, seed=self.seed, criterion=criterion,
-                epsilon=self.epsilon, on_episode=lambda done: progress.update(bar, completed=done),
+                agent, evaluation_maker(spec, spec.env), episodes=self.episodes, seed=self.seed,
+                criterion=self.criterion, epsilon=self.epsilon,
+                on_episode=lambda done: progress.update(bar, completed=done), **settings,
             )  # fmt: skip
         interval = mean_interval(list(result.returns))
         console.print(
@@ -230,8 +235,10 @@ class Evaluate:
                 f"[yellow]{calibration['truncated']:.0%} of the episodes were cut by a time limit: their discounted "
                 "returns lack what would have followed, which the predictions include.[/]"
             )
-        out = self.run_directory / f"evaluation-{self.criterion}-e{self.epsilon:g}-s{self.seed}.json"
+        acted_by = "-".join([self.criterion, *self.set]).replace("/", "-").replace(":", "-")
+        out = self.run_directory / f"evaluation-{acted_by}-e{self.epsilon:g}-s{self.seed}.json"
         row = {"episodes": self.episodes, "seed": self.seed, "criterion": self.criterion, "epsilon": self.epsilon}
+        row |= {f"criterion.{name}": value for name, value in settings.items()}
         write_text(out, json.dumps(row | result.row(), indent=1) + "\n")
         console.print(f"written to [bold]{out}[/]")
 
@@ -251,6 +258,8 @@ class Record:
     """Which episode: evaluation episode 0 of this seed."""
     criterion: str = "mean"
     """Act by this: `mean`, `own` (the agent's, as at the end of training), or a name of `tremble list`."""
+    set: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME=VALUE")] = ()
+    """Change a setting of the criterion: --set eta=0.1."""
     epsilon: float = 0.0
     """Probability of a random action."""
     max_steps: int = 2000
@@ -264,8 +273,8 @@ class Record:
         """Run it."""
         from rich.progress import Progress
 
-        from tremble.settings import SettingsError
-        from tremble.training.evaluation import criterion_named
+        from tremble.settings import SettingsError, parse_assignments
+        from tremble.training.evaluation import acting_criterion
         from tremble.training.run import evaluation_maker
         from tremble.training.trained import load
         from tremble.viewer.video import play, write_video
@@ -277,8 +286,8 @@ class Record:
         spec = dataclasses.replace(agent.spec, env_options=agent.spec.env_options | {"render_mode": "rgb_array"})
         env = evaluation_maker(spec, spec.env)()
         scenes = play(
-            agent, env, seed=self.seed, criterion=criterion_named(self.criterion, agent.agent), epsilon=self.epsilon,
-            max_steps=self.max_steps,
+            agent, env, seed=self.seed, epsilon=self.epsilon, max_steps=self.max_steps,
+            criterion=acting_criterion(agent.agent, self.criterion, **parse_assignments(self.set)),
         )  # fmt: skip
         env.close()
         out = self.out or self.run_directory / f"episode-{self.seed}.mp4"
@@ -351,6 +360,7 @@ class List:
     def run(self) -> None:
         """Run it."""
         import tremble
+        from tremble.criteria import criterion_names
         from tremble.presets import PRESETS, make
         from tremble.settings import describe
         from tremble.studies import STUDIES
@@ -363,13 +373,13 @@ class List:
             return
         for title, rows in {
             "agents": {name: about for name, (about, _) in PRESETS.items()},
-            "criteria": {name: "" for name in tremble.list_criteria()},
+            "criteria": criterion_names(),
             "environments": {name: "" for name in tremble.list_envs()},
             "studies": {name: study.about for name, study in STUDIES.items()},
         }.items():
             table = Table.grid(padding=(0, 3))
             for name, about in rows.items():
-                table.add_row(f"  [bold]{name}[/]", about)
+                table.add_row(f"  [bold]{name}[/]", Text(about))
             console.print(f"[bold underline]{title}[/]")
             console.print(table)
             console.print()
@@ -432,6 +442,7 @@ Command = (
 
 def main() -> None:
     """Entry point; expected failures are one message and a non-zero exit."""
+    sys.path.append(str(Path.cwd()))  # so that module:name may be a file of yours, here
     command = tyro.cli(
         Command,
         prog="tremble",

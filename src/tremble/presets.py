@@ -10,7 +10,7 @@ from typing import Any
 from tremble.agent import Agent
 from tremble.choosers import Chooser
 from tremble.core import Criterion, Representation
-from tremble.criteria import CRITERIA, Mean, Perturbed
+from tremble.criteria import Mean, Optimism, Perturbed, WorstCase, make_criterion
 from tremble.learn import Adam
 from tremble.networks import MlpSpec
 from tremble.representations import Categorical, Expected, FullyParameterised, Implicit, Particles, Quantile
@@ -225,8 +225,22 @@ def _agent(column: Column, **parts: Any) -> Agent:
     return override(agent, column.settings)
 
 
+def _with_rows_of(column: Column, criterion: Criterion) -> Criterion:
+    """The criterion with the column's values, where the table has a row for it."""
+    match criterion:
+        case Perturbed():
+            rows = {"delta_0": column.delta_0, "beta": column.beta, "n_bins": column.n_quantiles}
+        case WorstCase():
+            rows = {"delta_0": column.delta_0}
+        case Optimism():
+            rows = {"c": column.c}
+        case _:
+            rows = {}
+    return make_criterion(criterion, **rows)
+
+
 def _optimist(criterion: str) -> Callable[[Column], Agent]:
-    return lambda column: _agent(column, criterion=CRITERIA[criterion](c=column.c))
+    return lambda column: _agent(column, criterion=_with_rows_of(column, make_criterion(criterion)))
 
 
 def _greedy(
@@ -251,8 +265,7 @@ def _perturbed(
     """PQR's criterion on a representation; ``fields`` are the criterion's."""
 
     def build(column: Column) -> Agent:
-        usual = {"delta_0": column.delta_0, "beta": column.beta, "n_bins": column.n_quantiles}
-        criterion: Criterion = Perturbed(**(usual | fields))
+        criterion = make_criterion(_with_rows_of(column, Perturbed()), **fields)
         parts = {} if representation is None else {"representation": representation(column)}
         return override(_agent(column, criterion=criterion, **parts), changes or {})
 
@@ -342,7 +355,8 @@ def make(name: str, domain: str = "nchain", **changes: Any) -> Agent:
     """The named agent with a domain's hyperparameters, some of them changed.
 
     A change may name a row of the column (``n_quantiles``, ``delta_0``, ``widths``) or any setting of the agent
-    (``criterion_for``, ``criterion.order``); names that do not exist are errors.
+    (``criterion_for``, ``criterion.order``); names that do not exist are errors. ``criterion`` puts another one in
+    place of the agent's, by name (``criterion="cvar", eta=0.1``), as ``module:Class``, as a class, or ready-made.
     """
     if name not in PRESETS:
         raise SettingsError(f"there is no agent {name!r}; {nearest(name, PRESETS)}")
@@ -354,4 +368,11 @@ def make(name: str, domain: str = "nchain", **changes: Any) -> Agent:
         column = dataclasses.replace(column, n_quantiles=int(changes.pop("n_quantiles")))
     if "batch_size" in changes:
         column = dataclasses.replace(column, batch_size=int(changes["batch_size"]))
-    return override(PRESETS[name][1](column), column.published.get(name, {}) | changes)
+    agent = override(PRESETS[name][1](column), column.published.get(name, {}))
+    if "criterion" in changes:
+        asked = changes.pop("criterion")
+        criterion = make_criterion(asked)
+        if isinstance(asked, str):  # one that is given ready-made has its settings
+            criterion = _with_rows_of(column, criterion)
+        agent = dataclasses.replace(agent, criterion=criterion)
+    return override(agent, changes)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import importlib
 import json
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import equinox as eqx
@@ -58,6 +59,23 @@ def nearest(name: str, choices: Iterable[str]) -> str:
     return f"did you mean {close[0]!r}?" if close else f"choose from: {', '.join(choices)}"
 
 
+def reference(thing: Any) -> str:
+    """What a function or class is called in files: ``module:name``, by which `import_named` finds it again."""
+    named = thing if hasattr(thing, "__qualname__") else type(thing)
+    return f"{named.__module__}:{named.__qualname__}"
+
+
+def import_named(text: str) -> Any:
+    """The function or class behind ``module:name``."""
+    module, _, name = text.partition(":")
+    if not name.isidentifier():
+        raise SettingsError(f"{text!r} cannot be imported: write module:name of something at the top of a module")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise SettingsError(f"{text!r} cannot be imported: {error}") from error
+
+
 def _resolve(name: str, known: Mapping[str, Any]) -> str:
     if name in known:
         return name
@@ -90,6 +108,11 @@ def _coerce(value: Any, hint: Any, old: Any, name: str) -> Any:
             raise SettingsError(f"{name} cannot be {value!r}; {nearest(str(value), map(str, get_args(hint)))}")
         return value
     kinds = set(get_args(hint)) if optional else {hint}
+    if any(get_origin(kind) is Callable for kind in kinds):
+        found = import_named(value) if isinstance(value, str) else value
+        if not callable(found):
+            raise SettingsError(f"{name} must be a function, or the name of one as module:name; got {value!r}")
+        return found
     if bool in kinds or isinstance(old, bool):
         if not isinstance(value, bool):
             raise SettingsError(f"{name} must be true or false, got {value!r}")
@@ -115,4 +138,6 @@ def _parse_value(raw: str) -> Any:
 
 
 def _plain(value: Any) -> Any:
+    if callable(value):
+        return reference(value)
     return np.asarray(value).tolist() if hasattr(value, "dtype") else value

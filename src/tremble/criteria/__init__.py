@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-
-from tremble.core import Criterion
+from tremble.criteria.catalogue import CRITERIA, criterion_names, make_criterion
+from tremble.criteria.distortion import CustomDistortion, Distortion
 from tremble.criteria.mean import Mean
+from tremble.criteria.measures import CPW, CVaR, Norm, Power, VaR, Wang
 from tremble.criteria.optimism import Optimism
 from tremble.criteria.perturbed import Perturbed, perturbation, sample_dirichlet, sample_perturbation
-
-CRITERIA: dict[str, Callable[..., Criterion]] = {
-    "mean": Mean,
-    "dltv": partial(Optimism, draw_law="one"),
-    "p_dltv": partial(Optimism, draw_law="normal"),
-    "pqr": Perturbed,
-}
-"""Constructors by name; keyword arguments are the fields of the criterion."""
+from tremble.criteria.robust import WorstCase
+from tremble.criteria.utility import MeanVariance, Utility
 
 __all__ = [
     "CRITERIA",
+    "criterion_names",
+    "make_criterion",
     "Mean",
     "Optimism",
     "Perturbed",
+    "Distortion",
+    "CVaR",
+    "VaR",
+    "Wang",
+    "CPW",
+    "Power",
+    "Norm",
+    "CustomDistortion",
+    "MeanVariance",
+    "Utility",
+    "WorstCase",
     "perturbation",
     "sample_dirichlet",
     "sample_perturbation",

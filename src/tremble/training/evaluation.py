@@ -12,10 +12,9 @@ import numpy as np
 
 from tremble.agent import Agent
 from tremble.core import Criterion, Stream, stream_key
-from tremble.criteria import CRITERIA, Mean
+from tremble.criteria import make_criterion
 from tremble.dist import ReturnDist
 from tremble.envs.adaptor import MASK, EnvironmentFaultError
-from tremble.settings import SettingsError, nearest
 from tremble.training.host import env_seed
 from tremble.training.trained import TrainedAgent
 
@@ -86,19 +85,20 @@ def evaluate(
     *,
     episodes: int = 100,
     seed: int = 0,
-    criterion: Criterion | None = None,
+    criterion: str | Criterion = "mean",
     epsilon: float = 0.0,
     at_once: int = 10,
     on_episode: Callable[[int], None] = lambda done: None,
+    **criterion_settings: Any,
 ) -> Evaluation:
-    """Run episodes; the criterion is the mean unless one is given.
+    """Run episodes and act by a criterion; further keyword arguments are its settings (``criterion="cvar", eta=0.1``).
 
     Episode k is seeded by (seed, k) alone, apart from all seeds of training, so the same seed means the same starts for
     every agent. ``at_once`` episodes run side by side to act in batches; it does not matter to the results which.
     """
     n = min(at_once, episodes)
     envs = [make_env() for _ in range(n)]
-    criterion = criterion or Mean()
+    criterion = acting_criterion(agent.agent, criterion, **criterion_settings)
     gamma = float(agent.agent.gamma)
     returns, discounted, lengths = np.zeros(episodes), np.zeros(episodes), np.zeros(episodes, np.int64)
     truncations = np.zeros(episodes, bool)
@@ -157,10 +157,6 @@ def evaluate(
     return Evaluation(returns, discounted, lengths, truncations, np.stack([p for p in predicted if p is not None]))
 
 
-def criterion_named(name: str, agent: Agent) -> Criterion:
-    """A criterion to act by: ``own`` is the agent's, other names make one with its default settings."""
-    if name == "own":
-        return agent.criterion
-    if name not in CRITERIA:
-        raise SettingsError(f"there is no criterion {name!r}; {nearest(name, [*CRITERIA, 'own'])}")
-    return CRITERIA[name]()
+def acting_criterion(agent: Agent, criterion: str | Criterion, **settings: Any) -> Criterion:
+    """A criterion to act by, some settings changed: ``own`` is the agent's, any other name makes a new one."""
+    return make_criterion(agent.criterion if criterion == "own" else criterion, **settings)

@@ -10,7 +10,7 @@ from tremble.agent import Agent
 from tremble.core import JaxEnv
 from tremble.envs import JAX_ENVS
 from tremble.presets import domain_of, make
-from tremble.settings import SettingsError, describe, override
+from tremble.settings import SettingsError, describe, override, reference
 
 CUSTOM = "custom"
 """In place of a name: an agent or environment that was given as an object."""
@@ -79,14 +79,26 @@ class RunSpec:
                 else dict(self.env_options)
             ),
         }
+        if "criterion" in self.agent_options:  # two kinds may have the same settings
+            described["criterion"] = self.agent_options["criterion"]
         if not self.compiled(agent):
             names = ("n_envs", "parallel", "evaluate_every", "evaluate_episodes")
             described |= {name: getattr(self, name) for name in names}
-        return json.loads(json.dumps(described))
+        return json.loads(json.dumps(described, default=_in_words))
 
     def as_json(self) -> dict[str, Any]:
         """The fields, from which `RunSpec(**...)` makes an equal one."""
-        return json.loads(json.dumps(asdict(self)))
+        return json.loads(json.dumps(asdict(self), default=_in_words))
+
+
+def _in_words(option: Any) -> str:
+    """An option for a file: a function or class by its name."""
+    if hasattr(option, "__qualname__"):
+        return reference(option)
+    raise SettingsError(
+        f"{option!r} has no name to be saved by: name its class, with settings beside it, or train an agent that holds "
+        "it: tremble.train(tremble.make(..., criterion=...), ...)"
+    )
 
 
 def jax_env(name: str, options: dict[str, Any]) -> JaxEnv:

@@ -1,0 +1,143 @@
+"""The usual distortion risk measures, each in both forms; default parameters are those of the IQN experiments."""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax.scipy.special import ndtr, ndtri
+from jaxtyping import Array, Float
+
+from tremble.core import Scalar
+from tremble.criteria.distortion import Convention, Distortion, invert
+from tremble.settings import SettingsError
+
+Levels = Float[Array, "*levels"]
+
+
+def _refuse_outside(eta: Scalar, low: float, high: float, meaning: str) -> None:
+    """A number outside (low, high] is an error; a traced one cannot be looked at."""
+    if isinstance(eta, Real) and not low < eta <= high:
+        raise SettingsError(f"eta is {meaning}, {low:g} < eta <= {high:g}; got {eta}")
+
+
+class CVaR(Distortion):
+    """Mean of the lowest eta share of the mass."""
+
+    eta: Scalar = 0.25
+    """The share: 1 is the mean, near 0 the worst outcome."""
+
+    def __check_init__(self) -> None:
+        """Refuse what is no share."""
+        _refuse_outside(self.eta, 0, 1, "a share of the mass")
+
+    def cdf_form(self, u: Levels) -> Levels:
+        """h(u) = min(u / eta, 1)."""
+        return jnp.minimum(u / self.eta, 1.0)
+
+    def level_form(self, tau: Levels) -> Levels:
+        """beta(tau) = eta tau."""
+        return self.eta * tau
+
+
+class VaR(Distortion):
+    """The eta-quantile: value at risk."""
+
+    eta: Scalar = 0.25
+    """The level; 1/2 is the median."""
+
+    def __check_init__(self) -> None:
+        """Refuse what is no level."""
+        _refuse_outside(self.eta, 0, 1, "a level")
+
+    def cdf_form(self, u: Levels) -> Levels:
+        """h(u) = 1 where u >= eta, else 0; a rounding error below eta counts as eta."""
+        return (u >= self.eta - 1e-6).astype(u.dtype)
+
+    def level_form(self, tau: Levels) -> Levels:
+        """beta(tau) = eta."""
+        return jnp.full_like(tau, self.eta)
+
+
+class Wang(Distortion):
+    """Shift by eta in units of a normal law: m + eta s on N(m, s^2); eta < 0 is averse."""
+
+    eta: Scalar = -0.75
+    """The shift."""
+
+    def cdf_form(self, u: Levels) -> Levels:
+        """h(u) = Phi(Phi^-1(u) - eta)."""
+        return ndtr(ndtri(u) - self.eta)
+
+    def level_form(self, tau: Levels) -> Levels:
+        """beta(tau) = Phi(Phi^-1(tau) + eta)."""
+        return ndtr(ndtri(tau) + self.eta)
+
+
+class Power(Distortion):
+    """Power of the level, p = 1 + |eta|; eta < 0 is averse."""
+
+    eta: Scalar = -2.0
+    """0 is the mean. Minus a whole number n: the expected worst of 1 + n outcomes; plus: the expected best."""
+
+    def cdf_form(self, u: Levels) -> Levels:
+        """h(u) = u^p for eta >= 0, 1 - (1 - u)^p for eta < 0."""
+        p = 1.0 + jnp.abs(self.eta)
+        return jnp.where(jnp.asarray(self.eta) >= 0, u**p, 1.0 - (1.0 - u) ** p)
+
+    def level_form(self, tau: Levels) -> Levels:
+        """beta(tau) = tau^(1/p) for eta >= 0, 1 - (1 - tau)^(1/p) for eta < 0."""
+        q = 1.0 / (1.0 + jnp.abs(self.eta))
+        return jnp.where(jnp.asarray(self.eta) >= 0, tau**q, 1.0 - (1.0 - tau) ** q)
+
+
+class CPW(Distortion):
+    """The weighting of cumulative prospect theory, g(x) = x^eta / (x^eta + (1 - x)^eta)^(1/eta)."""
+
+    eta: Scalar = 0.71
+    """1 is the mean."""
+    convention: Convention = eqx.field(static=True, default="level")
+    """IQN takes beta = g (``level``), prospect theory distorts probabilities by it, h = g (``cdf``). Below 1 the first
+    listens less to both tails, the second more."""
+
+    def __check_init__(self) -> None:
+        """Refuse exponents for which g falls somewhere."""
+        _refuse_outside(self.eta, 0.28, math.inf, "an exponent for which the weighting increases")
+
+    def weighting(self, x: Levels) -> Levels:
+        """g(x)."""
+        risen = x**self.eta
+        return risen / (risen + (1.0 - x) ** self.eta) ** (1.0 / self.eta)
+
+    def cdf_form(self, u: Levels) -> Levels:
+        """h(u) = g(u), or its inverse."""
+        return self.weighting(u) if self.convention == "cdf" else invert(self.weighting, u)
+
+    def level_form(self, tau: Levels) -> Levels:
+        """beta(tau) = g(tau), or its inverse."""
+        return self.weighting(tau) if self.convention == "level" else invert(self.weighting, tau)
+
+
+class Norm(Distortion):
+    """Mean at levels drawn as means of eta uniform numbers: trims both tails, neither averse nor seeking.
+
+    Its level form as published is random; `level_form` is the quantile function of that law.
+    """
+
+    eta: int = eqx.field(static=True, default=3)
+    """How many: 1 is the mean, many the median."""
+
+    def __check_init__(self) -> None:
+        """Refuse what float32 has too few digits to sum."""
+        _refuse_outside(self.eta, 0, 12, "a whole number")
+
+    def cdf_form(self, u: Levels) -> Levels:
+        """h(u) = sum_{k <= n u} (-1)^k C(n, k) (n u - k)^n / n!, n = eta: the Bates distribution function."""
+        n = self.eta
+        # Upper levels by symmetry: there the terms of the sum would be large and cancel.
+        lower = n * jnp.minimum(u, 1.0 - u)
+        terms = [(-1) ** k * math.comb(n, k) / math.factorial(n) * jnp.maximum(lower - k, 0.0) ** n for k in range(n)]
+        half = jnp.stack(terms).sum(0)
+        return jnp.where(u <= 0.5, half, 1.0 - half)
