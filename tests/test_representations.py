@@ -114,8 +114,8 @@ CLOCK = Clock(10_000, 9_000, 0, 0)
 
 def agent_of(representation, **changes):
     fields = {
-        "criterion": Mean(), "chooser": Chooser(), "network": MlpSpec((32,)), "optimiser": Adam(3e-3, decay_updates=600), "gamma": 0.9,
-        "batch_size": 64, "start_steps": 0, "target_update_interval": 25,
+        "criterion": Mean(), "chooser": Chooser(), "network": MlpSpec((32,)), "gamma": 0.9,
+        "optimiser": Adam(3e-3, decay_updates=600), "batch_size": 64, "start_steps": 0, "target_update_interval": 25,
     }  # fmt: skip
     return Agent(representation=representation, **(fields | changes))
 

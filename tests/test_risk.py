@@ -552,7 +552,10 @@ def test_from_the_command_line(tmp_path, monkeypatch, capsys):
     sizes = ["--steps", "20", "--evaluate-every", "0", "--set", "n_quantiles=8", "--set", "widths=8"]
     chosen = ["--set", "criterion=my_own:Best", "--set", "bonus=1", "--out", "run"]
     command("train", "qrdqn", "--env", "CartPole-v1", *sizes, *chosen)
-    assert tremble.load(tmp_path / "run").agent.criterion == importlib.import_module("my_own").Best(1.0)
+    with pytest.raises(CheckpointError, match=r"names code to import \(criterion=my_own:Best\)"):
+        tremble.load(tmp_path / "run")
+    loaded = tremble.load(tmp_path / "run", trust_code=True)
+    assert loaded.agent.criterion == importlib.import_module("my_own").Best(1.0)
     command("evaluate", "run", "--episodes", "2", "--criterion", "cvar", "--set", "eta=0.1")
     row = json.loads((tmp_path / "run" / "evaluation-cvar-eta=0.1-e0-s0.json").read_text())
     assert (row["criterion"], row["criterion.eta"]) == ("cvar", 0.1)

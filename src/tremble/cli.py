@@ -204,7 +204,7 @@ class Evaluate:
         from tremble.training.run import evaluation_maker
         from tremble.training.trained import load
 
-        agent = load(self.run_directory)
+        agent = load(self.run_directory, trust_code=True)  # its environment is about to be run anyway
         assert agent.spec is not None
         spec = dataclasses.replace(agent.spec, env_options=agent.spec.env_options | parse_assignments(self.env_set))
         settings = parse_assignments(self.set)
@@ -279,7 +279,7 @@ class Record:
         from tremble.training.trained import load
         from tremble.viewer.video import play, write_video
 
-        agent = load(self.run_directory)
+        agent = load(self.run_directory, trust_code=True)  # its environment is about to be run anyway
         assert agent.spec is not None
         if self.actions and len(self.actions) != agent.n_actions:
             raise SettingsError(f"there are {agent.n_actions} actions, but {len(self.actions)} names")

@@ -115,10 +115,11 @@ def _choose(agent, params, criterion, epsilon, keys, obs, mask, clock):  # type:
     return jax.vmap(one, in_axes=(0, 0, None if mask is None else 0))(keys, obs, mask)
 
 
-def load(path: str | Path, agent: Agent | None = None) -> TrainedAgent:
+def load(path: str | Path, agent: Agent | None = None, *, trust_code: bool = False) -> TrainedAgent:
     """The trained agent in a run's directory, or in a ``weights.safetensors``. Nothing in the files is executed.
 
-    ``agent`` is needed only where the run was trained with an `Agent` object instead of a name.
+    ``agent`` is needed only where the run was trained with an `Agent` object instead of a name. A run whose criterion or
+    functions are somebody's own (``module:name``) names code to import: it is refused unless ``trust_code`` is true.
     """
     path = Path(path)
     weights = path / "weights.safetensors" if path.is_dir() else path
@@ -135,6 +136,12 @@ def load(path: str | Path, agent: Agent | None = None) -> TrainedAgent:
     if agent is None:
         if spec.agent == CUSTOM:
             raise CheckpointError(f"{path} was trained with an agent object: pass it, tremble.load(path, agent=...)")
+        named = [f"{name}={value}" for name, value in spec.agent_options.items() if ":" in str(value)]
+        if named and not trust_code:
+            raise CheckpointError(
+                f"{weights} names code to import ({', '.join(named)}). If you trust where it comes from: "
+                "tremble.load(path, trust_code=True); or make the agent yourself: tremble.load(path, agent=...)"
+            )
         agent = spec.build_agent()
     here, there = (
         json.loads(json.dumps(spec.describe(agent)["agent_settings"])),
