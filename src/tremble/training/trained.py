@@ -118,8 +118,8 @@ def _choose(agent, params, criterion, epsilon, keys, obs, mask, clock):  # type:
 def load(path: str | Path, agent: Agent | None = None, *, trust_code: bool = False) -> TrainedAgent:
     """The trained agent in a run's directory, or in a ``weights.safetensors``. Nothing in the files is executed.
 
-    ``agent`` is needed only where the run was trained with an `Agent` object instead of a name. A run whose criterion or
-    functions are somebody's own (``module:name``) names code to import: it is refused unless ``trust_code`` is true.
+    ``agent`` is needed only where the run was trained with an `Agent` object instead of a name. A run whose criterion
+    or functions are somebody's own (``module:name``) names code to import: refused, unless ``trust_code`` is true.
     """
     path = Path(path)
     weights = path / "weights.safetensors" if path.is_dir() else path
