@@ -64,6 +64,10 @@ SEARCHES = (
             {"learning_rate": 5e-4},
             {"delta_0": 1e4},
             {"target_tau": 0.005},
+            {"hold": "episode"},
+            {"gamma": 0.995},
+            {"delta_0": 2e5},
+            {"learning_rate": 5e-4, "hold": "episode"},
         ),
     ),
 )
