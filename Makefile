@@ -49,7 +49,7 @@ demo: install ## a first look: train, compare and draw, into runs/demo
 
 test: export JAX_PLATFORMS = cpu
 test: lint ## lint, types, import contract and every test
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not long"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not long" --durations 30 --durations-min 4
 
 test-long: export JAX_PLATFORMS = cpu
 test-long: install ## the tests that take minutes: fifty kills, every combination of improvements

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tremble
-from tremble.criteria import CRITERIA
+from tremble.criteria import CRITERIA, Mean
 from tremble.presets import COLUMNS, PRESETS, make
 from tremble.settings import SettingsError, describe, override, parse_assignments
 
@@ -93,7 +93,8 @@ def test_assignments_from_the_command_line():
 
 
 def test_lists_of_names():
-    assert tremble.list_agents()[:5] == ["dqn", "qrdqn", "dltv", "p_dltv", "pqr"]
+    assert tremble.list_agents() == list(PRESETS)
+    assert {"dqn", "c51", "qrdqn", "iqn", "fqf", "mmd", "rainbow", "dltv", "p_dltv", "pqr"} <= set(PRESETS)
     risk = ["cvar", "wang", "cpw", "power", "norm", "var", "distortion", "mean_variance", "utility", "worst_case"]
     assert tremble.list_criteria() == ["mean", "dltv", "p_dltv", "pqr", *risk] == list(CRITERIA)
     assert tremble.list_envs()[:2] == ["nchain", "deepsea"] and "probe-two-point" in tremble.list_envs()
@@ -103,4 +104,5 @@ def test_lists_of_names():
 def test_only_criteria_explore_without_epsilon():
     for name in PRESETS:
         agent = make(name)
-        assert (agent.chooser.epsilon_start == 1.0) == (name in ("dqn", "qrdqn"))
+        explores = not isinstance(agent.criterion, Mean) or agent.noisy
+        assert (agent.chooser.epsilon_start == 1.0) == (not explores), name

@@ -18,26 +18,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from tremble.envs.chain import LEFT, RIGHT, NChain
 from tremble.training import checkpoint
 from tremble.training.pool import Task, run_tasks
-from tremble.training.spec import RunSpec
+from tremble.training.spec import ADDED_LATER, RunSpec
 
 NUMERICS = 1
 """Raise when a change of the code changes the numbers of a run, so that stored runs are made again."""
-
-ADDED_LATER: dict[str, Any] = {
-    "network.initialisation": "fan_in_uniform",
-    "dueling": False,
-    "noisy": False,
-    "representation.monotone": False,
-    "optimiser.decay_updates": 0,
-    "updates_per_round": 1,
-    "replay.n_step": 1,
-    "replay.prioritised": False,
-    "replay.priority_exponent": 0.6,
-    "replay.importance_start": 0.4,
-    "replay.importance_end": 1.0,
-    "replay.importance_steps": 100_000.0,
-}
-"""Settings younger than `NUMERICS`, with the value that all runs had before: it does not count as a difference."""
 
 
 @dataclass(frozen=True)

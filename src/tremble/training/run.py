@@ -32,7 +32,7 @@ from tremble.training.evaluation import evaluate
 from tremble.training.files import RunFiles, Unsaved
 from tremble.training.host import HostLoop
 from tremble.training.interrupt import deferred_interrupt
-from tremble.training.spec import CUSTOM, RunSpec, jax_env
+from tremble.training.spec import ADDED_LATER, CUSTOM, RunSpec, jax_env
 from tremble.training.tracking import open_trackers
 from tremble.training.trained import Counts, TrainedAgent
 
@@ -144,7 +144,8 @@ def resume(directory: str | Path, **how: Any) -> Run:
             f"{directory} was trained with an agent or environment given as an object: repeat the call to "
             "tremble.train with the same objects and out=, which continues it"
         )
-    return drive(spec, spec.build_agent(), spec.env, Path(directory), **how)
+    agent = spec.rebuild_agent(contents.meta["settings"]["agent_settings"])
+    return drive(spec, agent, spec.env, Path(directory), **how)
 
 
 def drive(
@@ -292,12 +293,14 @@ def _summary(rows: list[dict[str, Any]], evaluations: list[dict[str, Any]]) -> d
 
 
 def _refuse_other_settings(directory: Path | None, here: Mapping[str, Any], there: Mapping[str, Any]) -> None:
+    older = {f"agent_settings.{name}": value for name, value in ADDED_LATER.items()}
     mine, theirs = _flatten(here["settings"]), _flatten(there.get("settings", {}))
+    theirs = {name: value for name, value in older.items() if name in mine} | theirs
     different = sorted(n for n in mine.keys() | theirs.keys() if mine.get(n) != theirs.get(n))
     if different:
         raise CheckpointError(
             f"{directory} holds a run with other settings (different: {', '.join(different)}). "
-            "Choose another directory, or repeat the settings to continue it."
+            "Choose another directory, repeat the settings to continue it, or continue it as it is: tremble resume."
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -14,6 +15,22 @@ from tremble.settings import SettingsError, describe, override, reference
 
 CUSTOM = "custom"
 """In place of a name: an agent or environment that was given as an object."""
+
+ADDED_LATER: dict[str, Any] = {
+    "network.initialisation": "fan_in_uniform",
+    "dueling": False,
+    "noisy": False,
+    "representation.monotone": False,
+    "optimiser.decay_updates": 0,
+    "updates_per_round": 1,
+    "replay.n_step": 1,
+    "replay.prioritised": False,
+    "replay.priority_exponent": 0.6,
+    "replay.importance_start": 0.4,
+    "replay.importance_end": 1.0,
+    "replay.importance_steps": 100_000.0,
+}
+"""Settings of agents that older files do not have, with the value that all runs had before there was a choice."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +70,15 @@ class RunSpec:
     def build_agent(self) -> Agent:
         """The agent the name and the options stand for."""
         return make(self.agent, self.domain or domain_of(self.env), **dict(self.agent_options))
+
+    def rebuild_agent(self, recorded: Mapping[str, Any]) -> Agent:
+        """The agent of a saved run, with the settings that its file recorded: presets may have changed since."""
+        agent = self.build_agent()
+        known = describe(agent)
+        if unknown := sorted(recorded.keys() - known.keys()):
+            raise SettingsError(f"this version has no setting {', '.join(unknown)} for {self.agent!r}")
+        wanted = {name: value for name, value in ADDED_LATER.items() if name in known} | dict(recorded)
+        return override(agent, {name: value for name, value in wanted.items() if value != known[name]})
 
     def build(self) -> tuple[Agent, JaxEnv]:
         """Agent and environment, of a run inside XLA."""

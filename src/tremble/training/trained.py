@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,6 +16,7 @@ from tremble.core import Clock, Criterion, Stream, stream_key
 from tremble.criteria import Mean
 from tremble.dist import ReturnDist
 from tremble.envs.encoding import Encoder
+from tremble.settings import SettingsError, describe
 from tremble.training import checkpoint
 from tremble.training.checkpoint import CheckpointError
 from tremble.training.spec import CUSTOM, RunSpec
@@ -142,14 +142,15 @@ def load(path: str | Path, agent: Agent | None = None, *, trust_code: bool = Fal
                 f"{weights} names code to import ({', '.join(named)}). If you trust where it comes from: "
                 "tremble.load(path, trust_code=True); or make the agent yourself: tremble.load(path, agent=...)"
             )
-        agent = spec.build_agent()
-    here, there = (
-        json.loads(json.dumps(spec.describe(agent)["agent_settings"])),
-        contents.meta["settings"]["agent_settings"],
-    )
-    changed = sorted(name for name in here.keys() & there.keys() if here[name] != there[name])
-    if changed:
-        raise CheckpointError(f"{weights} was made with other settings of the agent: {', '.join(changed)}")
+        try:
+            agent = spec.rebuild_agent(contents.meta["settings"]["agent_settings"])
+        except (KeyError, SettingsError) as error:
+            raise CheckpointError(f"the agent in {weights} cannot be made: {error}") from error
+    else:
+        here, there = describe(agent), contents.meta["settings"]["agent_settings"]
+        changed = sorted(name for name in here.keys() & there.keys() if here[name] != there[name])
+        if changed:
+            raise CheckpointError(f"{weights} was made with other settings of the agent: {', '.join(changed)}")
     like = jax.eval_shape(lambda: agent.init(jax.random.key(0), encoder.shape, n_actions).params)
     params = jax.tree.map(jnp.asarray, contents.tree("params", like))
     return TrainedAgent(agent, params, encoder, n_actions, first_action, counts, spec)
