@@ -10,6 +10,7 @@ import pytest
 import tremble
 from tremble.criteria import CRITERIA, Mean
 from tremble.presets import COLUMNS, PRESETS, make
+from tremble.representations import Categorical, Implicit, Particles
 from tremble.settings import SettingsError, describe, override, parse_assignments
 
 REFERENCES = Path(__file__).parents[1] / "references"
@@ -106,3 +107,14 @@ def test_only_criteria_explore_without_epsilon():
         agent = make(name)
         explores = not isinstance(agent.criterion, Mean) or agent.noisy
         assert (agent.chooser.epsilon_start == 1.0) == (not explores), name
+
+
+def test_a_representation_by_name_class_or_object():
+    assert make("qrdqn", representation="implicit", n_choose=8).representation == Implicit(n_choose=8)
+    assert make("qrdqn", representation=Particles).representation == Particles()
+    assert make("dqn", representation=Categorical(0.0, 1.0)).representation.v_max == 1.0
+    assert make("dqn", representation="tremble.representations:Categorical").representation == Categorical()
+    with pytest.raises(SettingsError, match="did you mean 'implicit'"):
+        make("qrdqn", representation="implicite")
+    with pytest.raises(SettingsError, match="is no representation"):
+        make("qrdqn", representation="os:abort")  # found, and not called

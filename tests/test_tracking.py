@@ -121,7 +121,15 @@ def test_variables_of_wandb_count(tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_PROJECT", "another")
     write_all(WeightsAndBiases(tmp_path, "the-name", CONFIG))
     (path,) = tmp_path.glob("wandb/offline-run-*/run-*.wandb")
-    assert [r.run.project for r in wandb_records(path) if r.HasField("run")] == ["another"]
+
+    def projects():
+        return [r.run.project for r in wandb_records(path) if r.HasField("run")]
+
+    # Its service writes by itself, and on a busy machine later than `finish` returns.
+    deadline = time.monotonic() + 30
+    while not projects() and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert projects() == ["another"]
 
 
 # MLflow ---------------------------------------------------------------------------------------------------------------

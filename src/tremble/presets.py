@@ -13,7 +13,15 @@ from tremble.core import Criterion, Representation
 from tremble.criteria import Mean, Optimism, Perturbed, WorstCase, make_criterion
 from tremble.learn import Adam
 from tremble.networks import MlpSpec
-from tremble.representations import Categorical, Expected, FullyParameterised, Implicit, Particles, Quantile
+from tremble.representations import (
+    Categorical,
+    Expected,
+    FullyParameterised,
+    Implicit,
+    Particles,
+    Quantile,
+    make_representation,
+)
 from tremble.settings import SettingsError, nearest, override
 
 
@@ -356,7 +364,8 @@ def make(name: str, domain: str = "nchain", **changes: Any) -> Agent:
 
     A change may name a row of the column (``n_quantiles``, ``delta_0``, ``widths``) or any setting of the agent
     (``criterion_for``, ``criterion.order``); names that do not exist are errors. ``criterion`` puts another one in
-    place of the agent's, by name (``criterion="cvar", eta=0.1``), as ``module:Class``, as a class, or ready-made.
+    place of the agent's, by name (``criterion="cvar", eta=0.1``), as ``module:Class``, as a class, or ready-made;
+    ``representation`` likewise.
     """
     if name not in PRESETS:
         raise SettingsError(f"there is no agent {name!r}; {nearest(name, PRESETS)}")
@@ -369,6 +378,8 @@ def make(name: str, domain: str = "nchain", **changes: Any) -> Agent:
     if "batch_size" in changes:
         column = dataclasses.replace(column, batch_size=int(changes["batch_size"]))
     agent = override(PRESETS[name][1](column), column.published.get(name, {}))
+    if "representation" in changes:
+        agent = dataclasses.replace(agent, representation=make_representation(changes.pop("representation")))
     if "criterion" in changes:
         asked = changes.pop("criterion")
         criterion = make_criterion(asked)

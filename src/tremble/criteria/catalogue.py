@@ -56,7 +56,11 @@ def find_criterion(name: str) -> Callable[..., Criterion]:
     if name in CRITERIA:
         return CRITERIA[name]
     if ":" in name:
-        return import_named(name)
+        found = import_named(name)
+        # Looked at before it is called: a name in somebody's file may be that of any function.
+        if not (isinstance(found, type) and all(hasattr(found, method) for method in ("draw", "score", "gauges"))):
+            raise SettingsError(f"{name} is no criterion: it has no draw, score and gauges")
+        return found
     installed = installed_criteria()
     if name not in installed:
         raise SettingsError(f"there is no criterion {name!r}; {nearest(name, [*CRITERIA, *installed])}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from tremble.core import Representation
 from tremble.representations.categorical import Categorical
@@ -11,6 +12,7 @@ from tremble.representations.fully_parameterised import FullyParameterised
 from tremble.representations.implicit import Implicit
 from tremble.representations.particles import Particles
 from tremble.representations.quantile import Quantile
+from tremble.settings import SettingsError, import_named, nearest, reference
 
 REPRESENTATIONS: dict[str, Callable[..., Representation]] = {
     "expected": Expected,
@@ -22,6 +24,21 @@ REPRESENTATIONS: dict[str, Callable[..., Representation]] = {
 }
 """Constructors by name; keyword arguments are the fields of the representation."""
 
+
+def make_representation(representation: str | Callable[..., Representation] | Representation) -> Representation:
+    """A representation from its name, from ``module:Class``, from its class, or one that is there."""
+    made: Any = representation
+    if isinstance(made, str):
+        if ":" not in made and made not in REPRESENTATIONS:
+            raise SettingsError(f"there is no representation {made!r}; {nearest(made, REPRESENTATIONS)}")
+        made = import_named(made) if ":" in made else REPRESENTATIONS[made]
+    if isinstance(made, type) and hasattr(made, "divergence"):
+        made = made()
+    if not isinstance(made, Representation):
+        raise SettingsError(f"{reference(made)} is no representation: it has no init_head, predict and divergence")
+    return made
+
+
 __all__ = [
     "REPRESENTATIONS",
     "Categorical",
@@ -30,4 +47,5 @@ __all__ = [
     "Implicit",
     "Particles",
     "Quantile",
+    "make_representation",
 ]

@@ -105,8 +105,9 @@ class RunSpec:
                 else dict(self.env_options)
             ),
         }
-        if "criterion" in self.agent_options:  # two kinds may have the same settings
-            described["criterion"] = self.agent_options["criterion"]
+        for part in ("criterion", "representation"):  # two kinds may have the same settings
+            if part in self.agent_options:
+                described[part] = self.agent_options[part]
         if not self.compiled(agent):
             names = ("n_envs", "parallel", "evaluate_every", "evaluate_episodes")
             described |= {name: getattr(self, name) for name in names}
