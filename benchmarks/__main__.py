@@ -69,6 +69,9 @@ def main(arguments: list[str] | None = None) -> int:
     facts["others_busy_cores"] = None if busy is None else round(busy, 2)
     command = "python -m benchmarks" + " --quick" * options.quick
     command += "" if set(options.only) == set(PARTS) else f" --only {','.join(options.only)}"
+    if options.merge:
+        parts += report.earlier(directory, options.only)
+        parts.sort(key=lambda part: list(PARTS).index(part.name))
     paths = report.write(directory, facts, parts, command)
     console.print()
     report.show(console, facts, parts)
@@ -86,6 +89,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="a smoke run: few rounds, written to runs/bench")
     parser.add_argument(
         "--only", type=_names, default=list(PARTS), metavar="PART[,PART]", help=f"some of: {', '.join(PARTS)}"
+    )
+    parser.add_argument(
+        "--merge", action="store_true", help="keep the parts of that directory that are not measured now; they say when"
     )
     parser.add_argument(
         "--out", type=Path, help="where to write RESULTS.md and results.json (default: benchmarks, for a full run)"

@@ -56,6 +56,24 @@ def write(directory: Path, machine: dict[str, Any], parts: list[Part], command: 
     return [page, data]
 
 
+def earlier(directory: Path, measured: list[str]) -> list[Part]:
+    """The parts of a directory's results that were not measured again; each says when it was."""
+    data = directory / "results.json"
+    if not data.exists():
+        return []
+    content = json.loads(data.read_text(encoding="utf-8"))
+    when = f"Measured earlier than the other parts: {content['machine']['date']}; {_others(content['machine'])}."
+    kept = []
+    for fields in content["parts"]:
+        if fields["name"] in measured:
+            continue
+        notes = fields["notes"] + [when] * (not any(note.startswith("Measured earlier") for note in fields["notes"]))
+        kept.append(
+            Part(**(fields | {"comparisons": [Comparison(**c) for c in fields["comparisons"]], "notes": notes}))
+        )
+    return kept
+
+
 def _markdown(machine: dict[str, Any], parts: list[Part], command: str) -> str:
     versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items())
     lines = [
