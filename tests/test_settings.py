@@ -93,7 +93,7 @@ def test_assignments_from_the_command_line():
 
 
 def test_lists_of_names():
-    assert tremble.list_agents()[:5] == ["dqn", "qrdqn", "dltv", "p_dltv", "pqr"]
+    assert {"dqn", "qrdqn", "dltv", "p_dltv", "pqr"} <= set(tremble.list_agents())
     risk = ["cvar", "wang", "cpw", "power", "norm", "var", "distortion", "mean_variance", "utility", "worst_case"]
     assert tremble.list_criteria() == ["mean", "dltv", "p_dltv", "pqr", *risk] == list(CRITERIA)
     assert tremble.list_envs()[:2] == ["nchain", "deepsea"] and "probe-two-point" in tremble.list_envs()
