@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks import gym, loss, machine, nchain, overhead, report
+from benchmarks.compare import Part
 
 PARTS = {"loss": loss.measure, "nchain": nchain.measure, "overhead": overhead.measure, "gym": gym.measure}
 HERE, SCRATCH = Path(__file__).parent, Path("runs/bench")
@@ -51,28 +52,27 @@ def main(arguments: list[str] | None = None) -> int:
     others = machine.Others()
     partial = options.quick or set(options.only) != set(PARTS)
     directory = options.out or (SCRATCH if partial else HERE)
-    parts = []
+    command = "python -m benchmarks" + " --quick" * options.quick
+    command += "" if set(options.only) == set(PARTS) else f" --only {','.join(options.only)}"
+    kept = report.earlier(directory, options.only) if options.merge else []
+    measured: list[Part] = []
     for name in options.only:
         console.print(f"[bold]{name}[/]")
         start = time.monotonic()
         try:
-            parts.append(PARTS[name](console, options.quick))
+            measured.append(PARTS[name](console, options.quick))
         except RuntimeError as error:
             console.print(f"[red]{name} failed:[/]")
             console.print(str(error), markup=False, highlight=False)
             return 1
         except KeyboardInterrupt:
-            console.print("stopped; nothing was written")
+            console.print("stopped; the parts measured before are written")
             return 130
         console.print(f"  done in {time.monotonic() - start:.0f} s", highlight=False)
-    busy = others.busy_cores()
-    facts["others_busy_cores"] = None if busy is None else round(busy, 2)
-    command = "python -m benchmarks" + " --quick" * options.quick
-    command += "" if set(options.only) == set(PARTS) else f" --only {','.join(options.only)}"
-    if options.merge:
-        parts += report.earlier(directory, options.only)
-        parts.sort(key=lambda part: list(PARTS).index(part.name))
-    paths = report.write(directory, facts, parts, command)
+        busy = others.busy_cores()
+        facts["others_busy_cores"] = None if busy is None else round(busy, 2)
+        parts = sorted([*measured, *kept], key=lambda part: list(PARTS).index(part.name))
+        paths = report.write(directory, facts, parts, command)  # after every part: the next one may be interrupted
     console.print()
     report.show(console, facts, parts)
     console.print(f"written: {', '.join(str(_short(path)) for path in paths)}", highlight=False)
