@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.special
 
 from tremble.tabular import (
     FiniteMDP,
@@ -148,13 +149,41 @@ def test_the_bounds_on_random_mdps(sizes, draw, schedule):
         assert np.median(path.errors[:, -1] / path.errors[:, 0]) < 0.2, "sizes that vanish let it converge"
 
 
+@pytest.mark.parametrize("form", ["proof", "statement"])
+@pytest.mark.parametrize("gamma", [0.5, 0.9])
+def test_the_theorem_as_written(form, gamma):
+    """The double sum term by term, over sizes that are 0 from the ninth on, so that it ends."""
+    deltas = np.array([3.0, 1.0, 0.5, 0.4, 0.2, 0.2, 0.1, 0.05])
+    padded = np.concatenate([deltas, np.zeros(900)])
+    v_max, n = 7.0, 5
+
+    def term(k):
+        power = k if form == "proof" else k - 1
+        # Delta_j is padded[j - 1]
+        return 2 * gamma**power * v_max + 2 * sum(
+            gamma**i * (padded[k + 1 - i] + padded[k - i]) for i in range(1, k + 1)
+        )
+
+    expected = [sum(term(k) for k in range(first, 400)) for first in range(1, n + 1)]
+    np.testing.assert_allclose(theorem(n, deltas, gamma, v_max, form), expected, rtol=1e-6)
+    # The same when fewer are given and the others only by their sum: every weight beyond n + 1 is gamma / (1 - gamma).
+    np.testing.assert_allclose(theorem(n, deltas[:6], gamma, v_max, form, rest=deltas[6:].sum()), expected, rtol=1e-6)
+
+
 def test_the_recursive_bound_is_sharper_than_the_theorem():
-    deltas = np.arange(1, 4001.0) ** -1.001
+    """By four orders of magnitude for the default schedule, whose sum is zeta(1.001), about 1,000."""
+    deltas = np.arange(1, 101.0) ** -1.001
+    rest = scipy.special.zeta(1.001, 101)
     for gamma in (0.5, 0.9):
         v_max = 1 / (1 - gamma)
         sharp = recursive(v_max, deltas[:50], gamma)[1:]
-        proof, statement = (theorem(50, deltas, gamma, v_max, form) for form in ("proof", "statement"))
-        assert (sharp < proof).all() and (proof < statement).all()
+        proof, statement = (theorem(50, deltas, gamma, v_max, form, rest) for form in ("proof", "statement"))
+        assert (sharp < proof).all() and (proof < statement)[:30].all(), "later they agree to the last digit"
+    perturbed = theorem(50, deltas, 0.9, 0.0, rest=rest)[-1]
+    assert perturbed == pytest.approx(3.6e4, rel=0.02) and recursive(0.0, deltas[:50], 0.9)[-1] == pytest.approx(
+        0.49, rel=0.02
+    )
+    assert theorem(50, deltas, 0.9, 10.0, rest=np.inf)[-1] == np.inf
 
 
 def counter_example() -> FiniteMDP:

@@ -61,8 +61,10 @@ def apply(
     """R + gamma Z(S', choice(S')), projected onto the grid."""
     future = jnp.take_along_axis(z, choice[:, None, None], 1)[:, 0]
     future = jnp.where(mdp.terminal[:, None], grid.zero, future)
-    mixed = jnp.einsum("dsat,tn->dsan", mdp.law, future)
-    return jnp.einsum("dsan,dnm->sam", mixed, grid.backups)
+    # Shifted first and mixed afterwards: there are fewer states than pairs of state and action.
+    shifted = jnp.einsum("tn,dnm->dtm", future, grid.backups)
+    mixed = jnp.einsum("dsat,dtm->sam", mdp.law, shifted)
+    return mixed / mixed.sum(-1, keepdims=True)  # in float32 the mass would drift over many iterations
 
 
 class Step(eqx.Module):
@@ -83,9 +85,10 @@ def perturbed_step(mdp: FiniteMDP, grid: Grid, z: Float[Array, "states actions n
     dist = grid.dist(z)
     mean, score = dist.mean(), reweighted_mean(dist, xi)
     new = apply(mdp, grid, z, jnp.argmax(score, -1))
-    plain = apply(mdp, grid, z, jnp.argmax(mean, -1))
     q = new @ grid.points
-    return Step(new, jnp.abs(score - mean).max(), plain @ grid.points - q, q)
+    # E T Z from means alone: an operator on means is all that E T is.
+    plain = mdp.backup(mean.max(-1))
+    return Step(new, jnp.abs(score - mean).max(), plain - q, q)
 
 
 def scaled(
