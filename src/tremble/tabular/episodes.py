@@ -19,15 +19,15 @@ from tremble.tabular.mdp import FiniteMDP
 
 
 class Episode(eqx.Module):
-    """Transitions in order; those after the end are there too, and ``alive`` is false."""
+    """Transitions in order; those after the end are there too, ``alive`` is then false. Without the axis, one of them."""
 
-    state: Int[Array, "steps"]
-    action: Int[Array, "steps"]
-    reward: Float[Array, "steps"]
-    discount: Float[Array, "steps"]
+    state: Int[Array, "*steps"]
+    action: Int[Array, "*steps"]
+    reward: Float[Array, "*steps"]
+    discount: Float[Array, "*steps"]
     """gamma, or 0 where the step ended the episode."""
-    following: Int[Array, "steps"]
-    alive: Bool[Array, "steps"]
+    following: Int[Array, "*steps"]
+    alive: Bool[Array, "*steps"]
 
 
 @runtime_checkable
@@ -99,7 +99,13 @@ def regret(
     def episode(carry: tuple[PyTree, Clock], number: Int[Array, ""]) -> tuple[tuple[PyTree, Clock], Float[Array, ""]]:
         belief, clock = carry
         keys = jax.random.split(jax.random.fold_in(play_key, number), horizon + 2)
-        start = (belief, learner.begin(belief, keys[0], clock), jnp.asarray(mdp.start), jnp.asarray(True), clock)
+        start = (
+            belief,
+            learner.begin(belief, keys[0], clock),
+            jnp.asarray(mdp.start, jnp.int32),
+            jnp.asarray(True),
+            clock,
+        )
         (_, _, _, _, clock), made = jax.lax.scan(step, start, keys[2:])
         belief = learner.learn(belief, made, keys[1], clock)
         clock = eqx.tree_at(lambda c: c.episodes, clock, jnp.asarray(clock.episodes) + 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -31,7 +31,7 @@ class Planner(eqx.Module):
 
     ``rlsvi``: w ~ N(0, scale^2 / n), randomised value functions (Osband et al., arXiv:1402.0635): a posterior sample of
     a Gaussian model, deep because the draw is held and planned with. ``ucb``: w = scale sqrt(log t / n), optimism about
-    what is *not known*, in contrast to DLTV's about what varies; the form of UCBVI (arXiv:1703.05449), not its constants.
+    what is *not known*, in contrast to DLTV's about what varies; UCBVI's form (arXiv:1703.05449), not its constants.
     """
 
     kind: Literal["rlsvi", "ucb"] = eqx.field(static=True, default="rlsvi")
@@ -58,7 +58,7 @@ class Planner(eqx.Module):
         reward = belief.rewards / n + disturbance
         onward = self.gamma * belief.moves / n[..., None]
 
-        def sweep(_: int, q: Array) -> Array:
+        def sweep(_: Any, q: Array) -> Array:
             return jnp.minimum(reward + onward @ q.max(-1), self.bound)
 
         return jax.lax.fori_loop(0, self.sweeps, sweep, jnp.zeros_like(n))
