@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import scipy.special
 
+from tremble.criteria.perturbed import perturbation, reweighted_mean
 from tremble.tabular import (
     FiniteMDP,
     Grid,
@@ -59,6 +60,16 @@ def test_the_projection_keeps_mass_and_mean():
     np.testing.assert_allclose(mass.sum(-1), 1.0, atol=1e-5)
     np.testing.assert_allclose(mass @ points, values, atol=1e-4)
     assert ((mass > 1e-6).sum(-1) <= 2).all()
+
+
+@pytest.mark.parametrize("bins", [1, 7, 20, 64])
+def test_level_means_score_as_the_criterion_of_the_agents_does(bins):
+    mdp = random_mdp(jax.random.key(0))
+    grid = Grid.of(mdp, N)
+    z = jax.random.dirichlet(jax.random.key(1), jnp.full(N, 0.1), (4, 3))
+    xi = perturbation(jax.random.dirichlet(jax.random.key(2), jnp.full(bins, 0.2)), 3.0)
+    expected = reweighted_mean(grid.dist(z), xi)
+    np.testing.assert_allclose((grid.level_means(z, bins) * xi).mean(-1), expected, atol=2e-5)
 
 
 def test_without_perturbation_it_is_the_ordinary_operator():

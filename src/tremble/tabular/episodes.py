@@ -19,7 +19,7 @@ from tremble.tabular.mdp import FiniteMDP
 
 
 class Episode(eqx.Module):
-    """Transitions in order; those after the end are there too, ``alive`` is then false. Without the axis, one of them."""
+    """Transitions in order, or one of them; those after the end are there too, and not ``alive``."""
 
     state: Int[Array, "*steps"]
     action: Int[Array, "*steps"]
