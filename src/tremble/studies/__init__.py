@@ -12,6 +12,7 @@ from tremble.studies import (
     nchain_returns,
     nchain_sensitivity,
     nchain_variance,
+    theory,
 )
 from tremble.studies.runner import Study
 
@@ -27,6 +28,7 @@ STUDIES: dict[str, Study] = {
         control.STUDY,
         control_search.STUDY,
         exploration.STUDY,
+        theory.STUDY,
     )
 }
 """Studies by name."""

@@ -103,6 +103,7 @@ class Study:
     name: str
     about: str
     cells: Callable[[Options], list[Cell]]
+    """The runs it needs; none, where the analysis computes everything itself."""
     analyse: Callable[[Results, Options], str]
     """Writes figures and data below ``options.out`` and returns the report in markdown."""
     seeds: int = 10

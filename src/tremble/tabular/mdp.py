@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
 from tremble.core import Scalar
 
@@ -26,6 +26,8 @@ class FiniteMDP(eqx.Module):
     """The values r_d."""
     terminal: Bool[Array, "states"]
     gamma: Scalar = 0.9
+    start: int | Int[Array, ""] = 0
+    """Where episodes begin; only learning from samples asks."""
 
     @property
     def n_states(self) -> int:
@@ -77,7 +79,7 @@ def random_mdp(
     return FiniteMDP(law, rewards, jnp.arange(n_states) >= n_states - terminal, jnp.asarray(gamma, jnp.float32))
 
 
-def from_gymnasium(table: dict[int, dict[int, list[tuple[Any, ...]]]], gamma: float = 0.9) -> FiniteMDP:
+def from_gymnasium(table: dict[int, dict[int, list[tuple[Any, ...]]]], gamma: float = 0.9, start: int = 0) -> FiniteMDP:
     """The MDP in the table ``P`` of a Gymnasium toy-text environment: ``P[s][a]`` lists (probability, next state,
     reward, done).
 
@@ -93,4 +95,5 @@ def from_gymnasium(table: dict[int, dict[int, list[tuple[Any, ...]]]], gamma: fl
                 law[rewards.index(float(reward)), s, a, n_states if done else following] += probability
     law[0, n_states, :, n_states] = 1.0  # what is said of the terminal state does not matter
     terminal = np.arange(n_states + 1) == n_states
-    return FiniteMDP(jnp.asarray(law, jnp.float32), jnp.asarray(rewards, jnp.float32), jnp.asarray(terminal), gamma)
+    values = jnp.asarray(rewards, jnp.float32)
+    return FiniteMDP(jnp.asarray(law, jnp.float32), values, jnp.asarray(terminal), gamma, start)

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from tremble.criteria.perturbed import perturbation, reweighted_mean, sample_dirichlet
+from tremble.criteria.perturbed import perturbation, sample_dirichlet
 from tremble.dist import ReturnDist
 from tremble.tabular.mdp import FiniteMDP
 
@@ -48,6 +48,17 @@ class Grid(eqx.Module):
         """As weighted atoms."""
         return ReturnDist(jnp.broadcast_to(self.points, probabilities.shape), probabilities)
 
+    def level_means(self, probabilities: Float[Array, "*batch n"], n_bins: int) -> Float[Array, "*batch n_bins"]:
+        """M_k = n_bins int Q_Z(u) du over the k-th bin of levels, so that E_xi[Z] = (1/n_bins) sum_k xi_k M_k.
+
+        The same as `tremble.criteria.perturbed.reweighted_mean`, for all xi at once. By parts, with the top point t and
+        the spacing h, M_k = t - h sum_n (share of bin k below F_n).
+        """
+        below = jnp.cumsum(probabilities, -1)[..., :-1, None] * n_bins - jnp.arange(n_bins)
+        # From the ends: the difference of two neighbours has lost digits.
+        spacing = (self.points[-1] - self.points[0]) / (self.points.shape[0] - 1)
+        return self.points[-1] - spacing * jnp.clip(below, 0.0, 1.0).sum(-2)
+
 
 def project(values: Float[Array, "*batch"], points: Float[Array, "n"]) -> Float[Array, "*batch n"]:
     """Probabilities on an equally spaced grid of a unit mass at each value, split so that the mean is kept."""
@@ -61,8 +72,10 @@ def apply(
     """R + gamma Z(S', choice(S')), projected onto the grid."""
     future = jnp.take_along_axis(z, choice[:, None, None], 1)[:, 0]
     future = jnp.where(mdp.terminal[:, None], grid.zero, future)
-    mixed = jnp.einsum("dsat,tn->dsan", mdp.law, future)
-    return jnp.einsum("dsan,dnm->sam", mixed, grid.backups)
+    # Shifted first and mixed afterwards: there are fewer states than pairs of state and action.
+    shifted = jnp.einsum("tn,dnm->dtm", future, grid.backups)
+    mixed = jnp.einsum("dsat,dtm->sam", mdp.law, shifted)
+    return mixed / mixed.sum(-1, keepdims=True)  # in float32 the mass would drift over many iterations
 
 
 class Step(eqx.Module):
@@ -80,12 +93,12 @@ class Step(eqx.Module):
 
 def perturbed_step(mdp: FiniteMDP, grid: Grid, z: Float[Array, "states actions n"], xi: Float[Array, "bins"]) -> Step:
     """T_xi applied once: selection with xi, evaluation without it. ``xi = 1`` is the ordinary operator."""
-    dist = grid.dist(z)
-    mean, score = dist.mean(), reweighted_mean(dist, xi)
+    mean, score = z @ grid.points, (grid.level_means(z, xi.shape[-1]) * xi).mean(-1)
     new = apply(mdp, grid, z, jnp.argmax(score, -1))
-    plain = apply(mdp, grid, z, jnp.argmax(mean, -1))
     q = new @ grid.points
-    return Step(new, jnp.abs(score - mean).max(), plain @ grid.points - q, q)
+    # E T Z from means alone: an operator on means is all that E T is.
+    plain = mdp.backup(mean.max(-1))
+    return Step(new, jnp.abs(score - mean).max(), plain - q, q)
 
 
 def scaled(
@@ -101,9 +114,8 @@ def scaled(
         return perturbation(x, delta)
     if scaling == "theory":
         return perturbation(x, delta / (max(x.shape[-1] - 1, 1) * mdp.v_max()))
-    dist = grid.dist(z)
     # For alpha <= 1 nothing is clipped and the gap is proportional to alpha.
-    whole = jnp.abs(reweighted_mean(dist, perturbation(x, 1.0)) - dist.mean()).max()
+    whole = jnp.abs(grid.level_means(z, x.shape[-1]) @ x - z @ grid.points).max()
     return perturbation(x, jnp.minimum(delta / jnp.maximum(whole, 1e-12), 1.0))
 
 
@@ -133,9 +145,15 @@ def worst_draw(n_bins: int) -> Draw:
     """The vertex of the simplex that hurts most, scaled to the bound: nobody's strategy, but bounds must survive it."""
 
     def draw(key: PRNGKeyArray, mdp: FiniteMDP, grid: Grid, z: Array, delta: Array) -> Array:
-        candidates = jax.vmap(lambda x: scaled(mdp, grid, z, x, delta, "edge"))(jnp.eye(n_bins))
-        damage = jax.vmap(lambda xi: perturbed_step(mdp, grid, z, xi).loss.max())(candidates)
-        return candidates[jnp.argmax(damage)]
+        mean, corners = z @ grid.points, jnp.eye(n_bins)
+        # From a corner of the simplex towards xi = 1 scores move in a straight line; the loss depends on choices alone.
+        away = jnp.moveaxis(grid.level_means(z, n_bins), -1, 0) - mean
+        alpha = jnp.minimum(delta / jnp.maximum(jnp.abs(away).max((-2, -1)), 1e-12), 1.0)
+        choice = jnp.argmax(mean + alpha[:, None, None] * away, -1)
+        missed = mean.max(-1) - jax.vmap(lambda a: jnp.take_along_axis(mean, a[:, None], -1)[:, 0])(choice)
+        damage = jnp.einsum("sat,kt->ksa", mdp.continuation(), missed).max((-2, -1))
+        worst = jnp.argmax(damage)
+        return perturbation(corners[worst], alpha[worst])
 
     return draw
 
