@@ -51,8 +51,7 @@ def learners(problem: Problem) -> dict[str, tuple[Learner, str, str]]:
     pqr, drawn = Perturbed(delta_0=problem.delta_0, n_bins=N_QUANTILES), Optimism(draw_law="normal")
 
     def table(criterion, **options) -> QuantileLearner:  # type: ignore[no-untyped-def]
-        rates = {"rate": 0.5 * size, "spread": 0.3 * size, "n_quantiles": N_QUANTILES}
-        return QuantileLearner(criterion, **rates, **options)
+        return QuantileLearner(criterion, rate=0.5 * size, spread=0.3 * size, n_quantiles=N_QUANTILES, **options)
 
     return {
         "QR, ε-greedy": (table(Mean(), chooser=Chooser(1.0, 0.01, 5000.0, False)), "#6b7280", "-"),
