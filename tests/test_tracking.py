@@ -89,6 +89,8 @@ def wandb_records(path):
             position += 32768 - position % 32768  # too little room for a header: padding
             continue
         _, length, kind = struct.unpack("<IHB", data[position : position + 7])
+        if position + 7 + length > len(data):
+            return  # still being written
         piece += data[position + 7 : position + 7 + length]
         position += 7 + length
         if kind in (1, 4):  # a whole record, or the last piece of one
@@ -96,10 +98,20 @@ def wandb_records(path):
             piece = b""
 
 
+def wandb_finished(path):
+    """The records once the last one is there: a service of wandb writes them, on a busy machine after `finish`."""
+    deadline = time.monotonic() + 60
+    while True:
+        records = list(wandb_records(path))
+        if any(r.HasField("exit") for r in records) or time.monotonic() > deadline:
+            return records
+        time.sleep(0.2)
+
+
 def test_wandb_is_offline_and_reads_back(tmp_path, capfd):
     write_all(WeightsAndBiases(tmp_path, "the-name", CONFIG))
     (path,) = tmp_path.glob("wandb/offline-run-*/run-*.wandb")
-    records = list(wandb_records(path))
+    records = wandb_finished(path)
     history = [
         {(item.key or item.nested_key[0]): json.loads(item.value_json) for item in r.history.item}
         for r in records
@@ -122,14 +134,7 @@ def test_variables_of_wandb_count(tmp_path, monkeypatch):
     write_all(WeightsAndBiases(tmp_path, "the-name", CONFIG))
     (path,) = tmp_path.glob("wandb/offline-run-*/run-*.wandb")
 
-    def projects():
-        return [r.run.project for r in wandb_records(path) if r.HasField("run")]
-
-    # Its service writes by itself, and on a busy machine later than `finish` returns.
-    deadline = time.monotonic() + 30
-    while not projects() and time.monotonic() < deadline:
-        time.sleep(0.2)
-    assert projects() == ["another"]
+    assert [r.run.project for r in wandb_finished(path) if r.HasField("run")] == ["another"]
 
 
 # MLflow ---------------------------------------------------------------------------------------------------------------
