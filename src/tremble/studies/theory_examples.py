@@ -49,7 +49,7 @@ def alternating(n: int = 40) -> tuple[np.ndarray, np.ndarray]:
 
 def without_bound() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """For `concentrated` by n: E T Z - E T_xi Z, and the supremum over bounded returns, in units of V_max."""
-    sizes = np.array([4, 8, 16, 32, 64, 128, 256])
+    sizes = np.array([4, 16, 64, 256])
     losses, gaps = [], []
     for n in sizes.tolist():
         mdp, z, xi = concentrated(n)
@@ -87,8 +87,10 @@ def draw(options: Options) -> None:
 
 
 def searched(options: Options) -> str:
-    """A sentence on random MDPs under sets of constant size."""
-    keys, delta = jax.random.split(jax.random.key(0), 40 if options.quick else 400), 0.3
+    """A sentence on random MDPs under sets of constant size; the quick version does without."""
+    if options.quick:
+        return ""
+    keys, delta = jax.random.split(jax.random.key(0), 400), 0.3
     words = []
     for name, choose in DRAWS.items():
         low, high = (np.asarray(found) for found in lasting_errors(keys, choose, delta, iterations=120))

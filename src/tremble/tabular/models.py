@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tremble.core import JaxEnv
 from tremble.envs.chain import ChainState, NChain
 from tremble.envs.deep_sea import DeepSea, DeepSeaState
 from tremble.tabular.mdp import FiniteMDP, from_gymnasium
@@ -35,7 +36,7 @@ def deep_sea(env: DeepSea | None = None, gamma: float = 0.99, nodes: int = 3) ->
     return from_gymnasium(table, gamma, start=0)
 
 
-def enumerate_env(env: NChain | DeepSea, states: Any, cuts: Sequence[float], nodes: int) -> Table:
+def enumerate_env(env: JaxEnv, states: Any, cuts: Sequence[float], nodes: int) -> Table:
     """Every state, action and outcome of an environment whose noise is one uniform and one normal number.
 
     Outcomes change with the uniform number only at the ``cuts``; the normal one is replaced by ``nodes`` values. All
