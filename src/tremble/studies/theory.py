@@ -100,7 +100,7 @@ The grid splits atoms between neighbours and keeps means; so do exact atoms, als
 
 None of the theorems is about samples. These are tables of {theory_regret.N_QUANTILES} quantiles learned by quantile regression, scored by the criteria of the deep agents with their settings;
 *held* keeps one draw for an episode. RLSVI and UCB count and plan, and are told the scale of rewards and the largest return. {options.steps:,} steps at most, seeds 0 to {options.seeds - 1}. Settings
-were not searched for, apart from a look at three scales of RLSVI and two of the UCB on N-Chain, with other seeds.
+were not searched for, apart from a look at three scales of RLSVI and two of the UCB on N-Chain, in part on the same seeds.
 
 ![regret](regret.png)
 
