@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+import equinox as eqx
 import gymnasium
 import jax
 import jax.numpy as jnp
@@ -112,15 +113,23 @@ DRAWS = {
     "top": top_draw(BINS),
     "worst": worst_draw(BINS),
 }
+LAWS = {
+    "uniform": lambda r: r,
+    "rare and large": lambda r: 3 * jnp.sign(r) * r**4,
+    "coins": jnp.sign,
+    "skewed": lambda r: jnp.exp(3 * r) - 1,
+}
+"""What becomes of rewards that are uniform in [-1, 1]."""
 ITERATIONS = 40
 
 
-@partial(jax.jit, static_argnums=(1, 2, 3))
-def trajectories(keys, sizes, draw, schedule):
+@partial(jax.jit, static_argnums=(1, 2, 3, 4))
+def trajectories(keys, sizes, draw, schedule, law="uniform"):
     def one(key):
         make, walk, g = jax.random.split(key, 3)
         gamma = jax.random.choice(g, jnp.array([0.5, 0.8, 0.9]))
         mdp = random_mdp(make, *sizes, gamma=gamma)
+        mdp = eqx.tree_at(lambda m: m.rewards, mdp, LAWS[law](mdp.rewards))
         t = jnp.arange(1, ITERATIONS + 1, dtype=jnp.float32)
         optimal = mdp.optimal_q(300)
         return gamma, mdp.v_max(), iterate(mdp, Grid.of(mdp, N), DRAWS[draw], SCHEDULES[schedule](t), walk, optimal)
@@ -158,6 +167,20 @@ def test_the_bounds_on_random_mdps(sizes, draw, schedule):
         assert worst > 0.5, "some MDP comes within twice the bound, so that this test could fail"
     if schedule != "constant":
         assert np.median(path.errors[:, -1] / path.errors[:, 0]) < 0.2, "sizes that vanish let it converge"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("law", LAWS)
+def test_the_bounds_under_several_laws_of_rewards(law):
+    gamma, v_max, path = jax.device_get(
+        trajectories(jax.random.split(jax.random.key(9), 100), (3, 3, 2), "worst", "constant", law)
+    )
+    slack = 2e-5 * v_max[:, None]
+    assert (path.losses_low >= -slack).all()
+    assert (path.losses_high <= 2 * gamma[:, None] * path.gaps + slack).all()
+    for k in range(len(gamma)):
+        bound = recursive(float(path.errors[k, 0]), path.gaps[k], float(gamma[k]))
+        assert (path.errors[k] <= bound + 20 * slack[k]).all()
 
 
 @pytest.mark.parametrize("form", ["proof", "statement"])
