@@ -8,14 +8,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Int, PRNGKeyArray, PyTree, Shaped
 
 from tremble.choosers import ChoiceNoise, Chooser, draw_choice
 from tremble.core import Clock, Criterion, Noise, Representation, Scalar, Use
 from tremble.criteria import Mean, Perturbed
 from tremble.dist import ReturnDist
 from tremble.learn import Adam, LearnerState
-from tremble.networks import Mlp, MlpSpec, initialise
+from tremble.networks import ConvSpec, ConvTorso, Mlp, MlpSpec, initialise
 from tremble.replay import ReplaySpec
 from tremble.representations import Quantile
 
@@ -23,7 +23,7 @@ from tremble.representations import Quantile
 class Network(eqx.Module):
     """Parameters: torso and head."""
 
-    torso: Mlp
+    torso: Mlp | ConvTorso
     head: PyTree
 
 
@@ -59,7 +59,7 @@ class Agent(eqx.Module):
     """Axis B."""
     chooser: Chooser = Chooser()
     """How scores become actions."""
-    network: MlpSpec = MlpSpec()
+    network: MlpSpec | ConvSpec = MlpSpec()
     """The torso."""
     optimiser: Adam = Adam()
     """The optimiser."""
@@ -166,7 +166,7 @@ class Agent(eqx.Module):
     def predict(
         self,
         params: Network,
-        obs: Float[Array, "*obs"],
+        obs: Shaped[Array, "*obs"],
         use: Use = "choose",
         key: PRNGKeyArray | None = None,
         sample: int | Int[Array, ""] = 0,
@@ -194,7 +194,7 @@ class Agent(eqx.Module):
         self,
         params: Network,
         actor: ActorState,
-        obs: Float[Array, "*obs"],
+        obs: Shaped[Array, "*obs"],
         mask: Bool[Array, "actions"] | None,
         noise: ActNoise,
         clock: Clock,

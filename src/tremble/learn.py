@@ -15,7 +15,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
 
 from tremble.core import Clock, Enumerated, Noise, Scalar, Transition, Use
 from tremble.dist import ReturnDist
@@ -70,7 +70,7 @@ class LearnInfo(eqx.Module):
 def predict_each(
     agent: Agent,
     params: PyTree,
-    obs: Float[Array, "batch *obs"],
+    obs: Shaped[Array, "batch *obs"],
     use: Use = "choose",
     key: PRNGKeyArray | None = None,
 ) -> ReturnDist:
@@ -116,7 +116,7 @@ def predict_taken(
 def best_return(
     agent: Agent,
     state: LearnerState,
-    obs: Float[Array, "batch *obs"],
+    obs: Shaped[Array, "batch *obs"],
     mask: Bool[Array, "batch actions"] | None,
     noise: Noise,
     clock: Clock,

@@ -28,7 +28,7 @@ def describe(module: eqx.Module) -> dict[str, Any]:
         if isinstance(value, eqx.Module):
             flat |= {f"{field.name}.{key}": v for key, v in describe(value).items()}
         else:
-            flat[field.name] = list(value) if isinstance(value, tuple) else _plain(value)
+            flat[field.name] = _plain(value)
     return flat
 
 
@@ -122,10 +122,18 @@ def _coerce(value: Any, hint: Any, old: Any, name: str) -> Any:
             raise SettingsError(f"{name} must be a whole number, got {value!r}")
         return int(value)
     if isinstance(old, tuple):
-        return tuple(int(v) for v in (value if isinstance(value, list | tuple) else [value]))
+        return _whole_numbers(value if isinstance(value, list | tuple) else [value], name)
     if isinstance(value, str):
         raise SettingsError(f"{name} must be a number, got {value!r}")
     return float(value) if np.ndim(value) == 0 else value
+
+
+def _whole_numbers(values: Iterable[Any], name: str) -> tuple[Any, ...]:
+    """Whole numbers, also in groups: widths, and the layers of convolutions."""
+    try:
+        return tuple(_whole_numbers(v, name) if isinstance(v, list | tuple) else int(v) for v in values)
+    except ValueError as error:
+        raise SettingsError(f"{name} must be whole numbers, got {values!r}") from error
 
 
 def _parse_value(raw: str) -> Any:
@@ -138,6 +146,8 @@ def _parse_value(raw: str) -> Any:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(v) for v in value]
     if callable(value):
         return reference(value)
     return np.asarray(value).tolist() if hasattr(value, "dtype") else value

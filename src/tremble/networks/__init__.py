@@ -1,5 +1,6 @@
 """Torsos and heads; what a head's outputs mean is the representation's business."""
 
+from tremble.networks.conv import MINATAR, NATURE, ConvSpec, ConvTorso
 from tremble.networks.heads import Dueling, Head, Plain, make_head
 from tremble.networks.implicit import ImplicitHead
 from tremble.networks.initialisation import Initialisation, initialise
@@ -7,6 +8,10 @@ from tremble.networks.noisy import NoisyLinear
 from tremble.networks.torsos import Mlp, MlpSpec
 
 __all__ = [
+    "MINATAR",
+    "NATURE",
+    "ConvSpec",
+    "ConvTorso",
     "Dueling",
     "Head",
     "ImplicitHead",

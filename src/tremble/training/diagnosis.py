@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import equinox as eqx
-from jaxtyping import Array, Float, Num
+from jaxtyping import Array, Float, Num, Shaped
 
 from tremble.agent import Agent
 from tremble.core import Clock, Stream, Transition, stream_key
@@ -24,7 +24,7 @@ class Diagnosis(eqx.Module):
 
 
 def diagnose(
-    agent: Agent, learner: LearnerState, seed: Any, obs: Float[Array, "*obs"], batch: Transition | None, clock: Clock
+    agent: Agent, learner: LearnerState, seed: Any, obs: Shaped[Array, "*obs"], batch: Transition | None, clock: Clock
 ) -> Diagnosis:
     """Look without changing anything; ``batch`` is there once learning has begun."""
     dist = agent.predict(learner.params, obs)
