@@ -8,6 +8,8 @@ import time
 
 import pytest
 
+from tremble.cli import main
+
 SMALL = ["--set", "n_quantiles=16", "--set", "widths=16,16", "--set", "batch_size=16", "--set", "start_steps=100"]
 
 
@@ -42,10 +44,18 @@ def test_list(tmp_path):
         (["study", "nchain-counts", "--report-only"], "no finished runs"),
     ],
 )
-def test_mistakes_are_one_clear_message(tmp_path, arguments, message):
-    result = tremble(*arguments, cwd=tmp_path)
-    assert result.returncode == 1
-    assert message in " ".join(result.stderr.split()) and "Traceback" not in result.stderr
+def test_mistakes_are_one_clear_message(tmp_path, monkeypatch, capsys, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ending:
+        main(arguments)
+    assert ending.value.code == 1
+    errors = capsys.readouterr().err
+    assert message in " ".join(errors.split()) and "Traceback" not in errors
+
+
+def test_a_mistake_in_a_process_of_its_own(tmp_path):
+    result = tremble("train", "pqrr", cwd=tmp_path)
+    assert result.returncode == 1 and "did you mean 'pqr'" in result.stderr and "Traceback" not in result.stderr
 
 
 @pytest.mark.long

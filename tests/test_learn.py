@@ -9,23 +9,20 @@ import numpy as np
 import pytest
 
 import tremble
+import tremble.learn
 from tremble.agent import Agent
 from tremble.core import Clock, Enumerated, Transition
 from tremble.criteria import Mean, Perturbed
-from tremble.learn import (
-    Adam,
-    best_return,
-    bootstrap_target,
-    learn,
-    pick_action,
-    pick_rows,
-    predict_each,
-    predict_taken,
-    refresh_target,
-)
+from tremble.learn import Adam, batch_losses, pick_action, pick_rows, refresh_target
 from tremble.networks import MlpSpec
 from tremble.representations import Expected, Quantile
 
+# Compiled once for each kind of agent: op by op, each of these would be compiled a hundred times.
+learn, bootstrap_target, best_return, predict_each, predict_taken = (
+    eqx.filter_jit(getattr(tremble.learn, name))
+    for name in ("learn", "bootstrap_target", "best_return", "predict_each", "predict_taken")
+)
+predict = eqx.filter_jit(Agent.predict)
 N_STATES, N_ACTIONS, N, BATCH = 5, 3, 7, 16
 CLOCK = Clock(1000, 500, 30, 1000, 500)
 
@@ -44,10 +41,14 @@ def small_agent(**changes):
     return Agent(**(fields | changes))
 
 
+@eqx.filter_jit
+def fresh(agent, key):
+    return agent.init(key, (N_STATES,), N_ACTIONS)
+
+
 def state_of(agent, seed=0):
     """Online and target parameters that differ."""
-    online = agent.init(jax.random.key(seed), (N_STATES,), N_ACTIONS)
-    other = agent.init(jax.random.key(seed + 1), (N_STATES,), N_ACTIONS)
+    online, other = (fresh(agent, jax.random.key(k)) for k in (seed, seed + 1))
     return eqx.tree_at(lambda s: s.target_params, online, other.params)
 
 
@@ -73,7 +74,7 @@ def test_target_is_reward_plus_discount_times_all_atoms_of_one_action():
     xi = np.asarray(agent.criterion.weights(noise[0], CLOCK))
     for b in range(BATCH):
         obs = jnp.eye(N_STATES)[batch.obs_t.index[b]]
-        atoms = np.asarray(agent.predict(state.target_params, obs).atoms)  # [actions, N]
+        atoms = np.asarray(predict(agent, state.target_params, obs).atoms)  # [actions, N]
         best = int(np.argmax((atoms * xi).mean(-1)))  # selected with xi ...
         expected = float(batch.reward_t[b]) + float(batch.discount_t[b]) * atoms[best]  # ... evaluated without it
         np.testing.assert_allclose(target.atoms[b], expected, rtol=1e-5, atol=1e-5)
@@ -137,8 +138,8 @@ def test_double_selects_online_and_evaluates_with_the_target():
     differs = False
     for b in range(BATCH):
         obs = jnp.eye(N_STATES)[batch.obs_t.index[b]]
-        by_online = int(jnp.argmax(agent.predict(state.params, obs).mean()))
-        atoms = agent.predict(state.target_params, obs).atoms
+        by_online = int(jnp.argmax(predict(agent, state.params, obs).mean()))
+        atoms = predict(agent, state.target_params, obs).atoms
         differs |= by_online != int(jnp.argmax(atoms.mean(-1)))
         expected = batch.reward_t[b] + batch.discount_t[b] * atoms[by_online]
         np.testing.assert_allclose(target.atoms[b], expected, rtol=1e-5, atol=1e-5)
@@ -178,10 +179,8 @@ def test_gradient_matches_brute_force(representation):
             total += (jnp.abs(levels[:, None] - (u < 0)) * loss).mean(1).sum()
         return total / BATCH
 
-    from tremble.learn import batch_losses
-
-    ours = jax.grad(lambda p: batch_losses(agent, p, batch, target)[0].mean())(state.params)
-    theirs = jax.grad(brute)(state.params)
+    ours = jax.jit(jax.grad(lambda p: batch_losses(agent, p, batch, target)[0].mean()))(state.params)
+    theirs = jax.jit(jax.grad(brute))(state.params)
     for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
@@ -218,7 +217,7 @@ def test_noise_per_sample_selects_with_each_samples_own_draw():
     assert noise.shape == (1, BATCH, N)
     target, _ = bootstrap_target(agent, state, batch, noise, CLOCK)
     for b in range(BATCH):
-        atoms = agent.predict(state.target_params, jnp.eye(N_STATES)[batch.obs_t.index[b]]).atoms
+        atoms = predict(agent, state.target_params, jnp.eye(N_STATES)[batch.obs_t.index[b]]).atoms
         best = int(jnp.argmax(agent.criterion.score(tremble.ReturnDist(atoms), noise[0, b], CLOCK)))
         expected = batch.reward_t[b] + batch.discount_t[b] * atoms[best]
         np.testing.assert_allclose(target.atoms[b], expected, rtol=1e-5, atol=1e-5)

@@ -440,12 +440,13 @@ Command = (
 )
 
 
-def main() -> None:
-    """Entry point; expected failures are one message and a non-zero exit."""
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point; expected failures are one message and a non-zero exit. ``arguments`` default to the process's."""
     sys.path.append(str(Path.cwd()))  # so that module:name may be a file of yours, here
     command = tyro.cli(
         Command,
         prog="tremble",
+        args=arguments,
         description="Distributional reinforcement learning with randomised risk criteria.",
     )
     from tremble.envs.adaptor import EnvironmentFaultError

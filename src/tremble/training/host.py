@@ -82,7 +82,10 @@ def _act(agent, params, actors, obs, mask, block, index, t, episodes, seed):  # 
 
 @partial(jax.jit, donate_argnums=(1,))
 def _update(agent, state, batch, noise, index, t, done_updates, episodes, refresh, seed, number):  # type: ignore[no-untyped-def]
-    """Update ``number`` of the round at step t; the losses are for the priorities."""
+    """Update ``number`` of the round at step t; the losses are for the priorities.
+
+    Where nobody asks for them they are not computed: their value costs as much as their gradient.
+    """
     clock = Clock(t, done_updates, episodes, t, agent.start_steps)
     state = jax.lax.cond(refresh, partial(refresh_target, agent), lambda s: s, state)
     noise = jax.tree.map(lambda x: x[index], noise)
@@ -91,7 +94,7 @@ def _update(agent, state, batch, noise, index, t, done_updates, episodes, refres
         key = stream_key(seed, Stream.PREDICT_TO_LEARN, t)
         key = key if agent.updates_per_round == 1 else jax.random.fold_in(key, number)
     state, info = learn(agent, state, batch, noise, clock, key)
-    return state, info.losses
+    return state, info.losses if agent.replay.prioritised else None
 
 
 @partial(jax.jit, donate_argnums=(1,))
