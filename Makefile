@@ -29,7 +29,7 @@ define find_python
 	fi
 endef
 
-.PHONY: help install demo test test-fast test-long lint format lock bench wheel clean
+.PHONY: help install demo test test-slow test-long test-grid lint format lock bench wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,16 +48,20 @@ demo: install ## a first look: train, compare and draw, into runs/demo
 	@$(BIN)/tremble demo --out runs/demo
 
 test: export JAX_PLATFORMS = cpu
-test: lint ## lint, types, import contract and every test
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not long" --durations 30 --durations-min 4
+test: lint ## lint, types, import contract and the tests that take moments
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not long and not grid" --durations 10 --durations-min 4
+
+test-slow: export JAX_PLATFORMS = cpu
+test-slow: install ## the tests that take seconds each: whole runs, snippets of the docs, every command
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "slow and not long and not grid" --durations 10 --durations-min 4
 
 test-long: export JAX_PLATFORMS = cpu
 test-long: install ## the tests that take minutes: fifty kills, every combination of improvements
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m long
 
-test-fast: export JAX_PLATFORMS = cpu
-test-fast: install ## the tests without the slow ones, nothing else
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not long"
+test-grid: export JAX_PLATFORMS = cpu
+test-grid: install ## every combination of representation, criterion and improvement; resumable, writes docs/results/grid
+	$(BIN)/python -m tests.grid
 
 lint: install ## ruff, mypy and the import contract
 	$(BIN)/ruff check .

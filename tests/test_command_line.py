@@ -75,6 +75,7 @@ def cartpole(tmp_path_factory):
     return tremble("train", "pqr", *arguments, cwd=directory), directory
 
 
+@pytest.mark.slow
 def test_train_on_a_gymnasium_environment(cartpole):
     result, directory = cartpole
     assert result.returncode == 0, result.stderr
@@ -82,6 +83,7 @@ def test_train_on_a_gymnasium_environment(cartpole):
     assert len((directory / "mine" / "evaluations.jsonl").read_text().splitlines()) == 10
 
 
+@pytest.mark.slow
 def test_resume_of_a_finished_run_changes_nothing(cartpole):
     _, directory = cartpole
     before = (directory / "mine" / "metrics.jsonl").read_bytes()
@@ -90,6 +92,7 @@ def test_resume_of_a_finished_run_changes_nothing(cartpole):
     assert (directory / "mine" / "metrics.jsonl").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_evaluate_and_record(cartpole):
     _, directory = cartpole
     result = tremble("evaluate", "mine", "--episodes", "5", "--criterion", "own", "--epsilon", "0.001", cwd=directory)
@@ -103,6 +106,7 @@ def test_evaluate_and_record(cartpole):
     assert len(frames) == 8 and frames[0].std() > 10
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_one_message_and_loses_nothing(tmp_path):
     """A real one: a file system of 200 KiB."""
     disk = tmp_path / "disk"
@@ -121,6 +125,7 @@ def test_a_full_disk_is_one_message_and_loses_nothing(tmp_path):
         subprocess.run(["umount", disk], check=True)
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_the_run_and_says_so(tmp_path):
     arguments = ["train", "pqr", "--steps", "2000000", "--out", "long", *SMALL]
     process = subprocess.Popen(

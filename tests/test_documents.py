@@ -22,6 +22,7 @@ SNIPPETS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", SNIPPETS)
 def test_snippets_run(code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -118,6 +118,7 @@ def test_interrupted_and_continued_equals_uninterrupted(tmp_path, name, stop_at)
     assert same(continued, small_run(**options))
 
 
+@pytest.mark.slow
 def test_both_loops_make_the_same_run():
     """Identical actions and transitions for a thousand steps; parameters within float tolerance."""
     steps, options = 1000, {"n_quantiles": 16, "widths": [16, 16], "batch_size": 16, "start_steps": 100}

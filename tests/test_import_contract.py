@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 PROBE = """
 import sys, tremble
 heavy = [m for m in ("torch", "tensorflow", "matplotlib", "pandas") if m in sys.modules]
@@ -17,6 +19,7 @@ def test_import_is_light_and_sets_no_flags():
     assert result.returncode == 0, result.stderr
 
 
+@pytest.mark.slow
 def test_no_global_generator_is_used():
     code = """
 import random, numpy, tremble
