@@ -39,20 +39,22 @@ class RandomAtom(eqx.Module):
 class MajorityVote(eqx.Module):
     """score(a) = share of the atoms k for which a is the best action; equal shares are decided by the mean.
 
-    The published way to test Bootstrapped DQN. The first of several best actions has the vote.
+    The published way to test Bootstrapped DQN. Actions that are equally good for an atom share its vote. Unlike every
+    other criterion this one compares: the score of an action depends on the other actions.
     """
 
     def draw(self, key: PRNGKeyArray) -> Noise:
         """Nothing to draw."""
         return ()
 
-    def score(self, dist: ReturnDist, noise: Noise, clock: Clock) -> Float[Array, "actions"]:
-        """Votes, and less than half a vote for the order of the means."""
-        n_actions, n_heads = dist.atoms.shape
-        votes = jax.nn.one_hot(jnp.argmax(dist.atoms, 0), n_actions, axis=0).sum(1)
+    def score(self, dist: ReturnDist, noise: Noise, clock: Clock) -> Float[Array, "*batch actions"]:
+        """Shares of the mass, and so little for the order of the means that it decides between equal shares only."""
+        n_actions, n_atoms = dist.atoms.shape[-2:]
+        best = dist.atoms == dist.atoms.max(-2, keepdims=True)
+        votes = (best / best.sum(-2, keepdims=True) * dist.weights).sum(-1)
         mean = dist.mean()
-        rank = (mean[:, None] > mean).sum(1)
-        return (votes + 0.5 * rank / n_actions) / n_heads
+        rank = (mean[..., :, None] > mean[..., None, :]).sum(-1)
+        return votes + 1e-4 * rank / (n_actions * n_atoms)
 
     def gauges(self, noise: Noise, clock: Clock) -> dict[str, Float[Array, ""]]:
         """Nothing changes over time."""

@@ -36,10 +36,10 @@ def ramps(levels: Float[Array, "m"], n: int) -> Float[Array, "n m"]:
 
 
 class MonotoneHead(eqx.Module):
-    """Q(p_0) = baseline(psi), Q(p_i) - Q(p_{i-1}) = (p_i - p_{i-1}) softplus(f(psi * phi(p_{i-1}), psi * phi(p_i))).
+    """Q(p_0) = baseline(psi), Q(p_i) - Q(p_{i-1}) = softplus(f(psi * phi(p_{i-1}), psi * phi(p_i)) - log N).
 
-    phi is IQN's embedding of a level; f has a hidden layer. So the network gives the slope of the quantile function,
-    and the spread at the start does not depend on the number of intervals.
+    phi is IQN's embedding of a level; f has a hidden layer. With the logarithm an output of zero is an increment of
+    about 1/N, so that the spread at the start does not grow with the number of intervals.
     """
 
     baseline: Head
@@ -70,11 +70,11 @@ class MonotoneHead(eqx.Module):
         cosines = jnp.cos(jnp.pi * jnp.arange(1, self.n_cosines + 1) * points[:, None])
         mixed = features * jax.nn.relu(jax.vmap(self.embedding)(cosines))
 
-        def slope(low: Float[Array, "features"], high: Float[Array, "features"]) -> Float[Array, "actions"]:
+        def increment(low: Float[Array, "features"], high: Float[Array, "features"]) -> Float[Array, "actions"]:
             hidden = jax.nn.relu(self.hidden(jnp.concatenate([low, high]), key=keys[0]))
-            return jax.nn.softplus(self.out(hidden, keys[1])[:, 0])
+            return jax.nn.softplus(self.out(hidden, keys[1])[:, 0] - np.log(self.n_intervals))
 
-        increments = jax.vmap(slope, out_axes=1)(mixed[:-1], mixed[1:]) * np.diff(points)
+        increments = jax.vmap(increment, out_axes=1)(mixed[:-1], mixed[1:])
         return self.baseline(features, keys[2]) + increments @ ramps(levels, self.n_intervals)
 
 
