@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from functools import partial
+from types import SimpleNamespace
 
 import equinox as eqx
 import jax
@@ -198,6 +199,11 @@ class NormalQuantiles(eqx.Module):
         return jax.scipy.special.ndtri(levels)[None]
 
 
+def at(obs):
+    """A transition of the first action."""
+    return Transition(obs, jnp.asarray(0), jnp.zeros(()), jnp.zeros(()), obs)
+
+
 def test_the_fraction_gradient_is_that_of_w1():
     """dW1/dtau by finite differences of W1 = sum_i int_{tau_i}^{tau_{i+1}} |Q(u) - Q(tau_hat_i)| du, by quadrature."""
     made = FullyParameterised(4).init_head(jax.random.key(3), 1, 1)
@@ -205,7 +211,7 @@ def test_the_fraction_gradient_is_that_of_w1():
 
     def loss(bias):
         head = eqx.tree_at(lambda h: (h.fractions.bias, h.quantiles), made, (bias, NormalQuantiles()))
-        return FullyParameterised(4).auxiliary(head, jnp.ones(1), jnp.asarray(0))
+        return FullyParameterised(4).auxiliary(SimpleNamespace(torso=lambda obs: obs, head=head), None, at(jnp.ones(1)))
 
     def w1(bias):
         steps = np.exp(bias) / np.exp(bias).sum()
@@ -232,7 +238,7 @@ def test_fractions_have_their_own_loss_and_optimiser():
     def only(part):
         def loss(params):
             if part == "auxiliary":
-                return agent.representation.auxiliary(params.head, params.torso(OBS[0]), jnp.asarray(0))
+                return agent.representation.auxiliary(params, state.target_params, at(OBS[0]))
             return batch_losses(agent, params, batch_of(jax.random.key(1)), ReturnDist(jnp.zeros((64, 4))))[0].mean()
 
         return eqx.filter_jit(jax.grad(loss))(state.params)

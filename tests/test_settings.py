@@ -23,6 +23,7 @@ def test_every_shipped_preset_builds_and_predicts(name, domain):
     state = agent.init(jax.random.key(0), (5,), 6)
     dist = agent.predict(state.params, jax.numpy.ones(5))
     n_atoms = {"Expected": 1, "Categorical": 51, "Implicit": 32, "FullyParameterised": 32}
+    n_atoms |= {"Bootstrapped": 10, "NonDecreasing": 32}
     expected = n_atoms.get(type(agent.representation).__name__, COLUMNS[domain].n_quantiles)
     assert dist.atoms.shape == (6, expected)
     np.testing.assert_allclose(dist.weights.sum(-1), 1.0, rtol=1e-5)
@@ -97,7 +98,8 @@ def test_lists_of_names():
     assert tremble.list_agents() == list(PRESETS)
     assert {"dqn", "c51", "qrdqn", "iqn", "fqf", "mmd", "rainbow", "dltv", "p_dltv", "pqr"} <= set(PRESETS)
     risk = ["cvar", "wang", "cpw", "power", "norm", "var", "distortion", "mean_variance", "utility", "worst_case"]
-    assert tremble.list_criteria() == ["mean", "dltv", "p_dltv", "pqr", *risk] == list(CRITERIA)
+    heads = ["random_atom", "majority_vote"]
+    assert tremble.list_criteria() == ["mean", "dltv", "p_dltv", "pqr", *risk, *heads] == list(CRITERIA)
     assert tremble.list_envs()[:2] == ["nchain", "deepsea"] and "probe-two-point" in tremble.list_envs()
     assert {"nchain-counts", "nchain-readings", "lunarlander"} <= set(tremble.list_studies())
 
@@ -105,7 +107,7 @@ def test_lists_of_names():
 def test_only_criteria_explore_without_epsilon():
     for name in PRESETS:
         agent = make(name)
-        explores = not isinstance(agent.criterion, Mean) or agent.noisy
+        explores = not isinstance(agent.criterion, Mean) or agent.noisy or name == "ndqfn"  # which adds a bonus
         assert (agent.chooser.epsilon_start == 1.0) == (not explores), name
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Literal
 
 import equinox as eqx
@@ -11,11 +12,11 @@ import optax
 from jaxtyping import Array, Bool, Int, PRNGKeyArray, PyTree, Shaped
 
 from tremble.choosers import ChoiceNoise, Chooser, draw_choice
-from tremble.core import Clock, Criterion, Noise, Representation, Scalar, Use
+from tremble.core import Behaviour, Clock, Criterion, Noise, Representation, Scalar, Use
 from tremble.criteria import Mean, Perturbed
 from tremble.dist import ReturnDist
-from tremble.learn import Adam, LearnerState
-from tremble.networks import ConvSpec, ConvTorso, Mlp, MlpSpec, initialise
+from tremble.learn import Adam, LearnerState, RMSProp
+from tremble.networks import ConvSpec, ConvTorso, Mlp, MlpSpec, SideBySide, initialise, side_by_side
 from tremble.replay import ReplaySpec
 from tremble.representations import Quantile
 
@@ -23,7 +24,7 @@ from tremble.representations import Quantile
 class Network(eqx.Module):
     """Parameters: torso and head."""
 
-    torso: Mlp | ConvTorso
+    torso: Mlp | ConvTorso | SideBySide
     head: PyTree
 
 
@@ -32,6 +33,7 @@ class ActNoise(eqx.Module):
 
     criterion: Noise
     choice: ChoiceNoise
+    behaviour: Noise = ()
 
 
 class ActorState(eqx.Module):
@@ -41,6 +43,13 @@ class ActorState(eqx.Module):
     """The draw in force when noise is held for an episode."""
     fresh: Bool[Array, ""]
     """Whether an episode has just begun."""
+    memory: Any = ()
+    """What the representation's own behaviour remembers; it is stored with the transition."""
+
+    @property
+    def extra(self) -> Any:
+        """The memory as a transition carries it: None where nothing is remembered."""
+        return self.memory if jax.tree.leaves(self.memory) else None
 
 
 class ActInfo(eqx.Module):
@@ -61,7 +70,7 @@ class Agent(eqx.Module):
     """How scores become actions."""
     network: MlpSpec | ConvSpec = MlpSpec()
     """The torso."""
-    optimiser: Adam = Adam()
+    optimiser: Adam | RMSProp = Adam()
     """The optimiser."""
 
     gamma: Scalar = 0.99
@@ -113,12 +122,21 @@ class Agent(eqx.Module):
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.start_steps < 0:
             raise ValueError(f"start_steps must not be negative, got {self.start_steps}")
+        if self.replay.rollout and self.updates_per_round > 1:
+            raise ValueError("a rollout is learned from once: updates_per_round needs to be 1")
         if self.share_noise and self.criterion_for != "both":
             raise ValueError("share_noise needs criterion_for='both': only then is there one criterion to share")
         if self.share_noise and (self.noise_per_sample or self.draws_per_update > 1):
             raise ValueError(
                 "share_noise uses the action's single draw: noise_per_sample and draws_per_update need it off"
             )
+
+    def fitted_to(self, n_envs: int) -> Agent:
+        """The agent beside so many environments: a rollout of them is its batch, its memory and its interval."""
+        if not self.replay.rollout:
+            return self
+        size = n_envs * self.replay.rollout
+        return dataclasses.replace(self, batch_size=size, memory_size=size, update_interval=size)
 
     @property
     def behaviour_criterion(self) -> Criterion:
@@ -133,12 +151,28 @@ class Agent(eqx.Module):
     def init(self, key: PRNGKeyArray, obs_shape: tuple[int, ...], n_actions: int) -> LearnerState:
         """Fresh parameters; the target starts as their copy."""
         torso_key, head_key = jax.random.split(key)
-        torso, n_features = self.network.init(torso_key, obs_shape)
+        n_torsos = getattr(self.representation, "n_torsos", 1)
+        torso: Mlp | ConvTorso | SideBySide
+        torso, n_features = (
+            self.network.init(torso_key, obs_shape)
+            if n_torsos == 1
+            else side_by_side(self.network, torso_key, obs_shape, n_torsos)
+        )
         params = Network(
             torso, self.representation.init_head(head_key, n_features, n_actions, self.dueling, self.noisy)
         )
         params = initialise(params, self.network.initialisation, jax.random.fold_in(key, 1))
         return LearnerState(params, params, self.transform().init(params))
+
+    @property
+    def behaves(self) -> bool:
+        """Whether the representation has a say in acting."""
+        return isinstance(self.representation, Behaviour)
+
+    @property
+    def remembers(self) -> bool:
+        """Whether acting has to know where episodes begin."""
+        return self.hold == "episode" or self.behaves
 
     @property
     def random_levels(self) -> bool:
@@ -182,13 +216,19 @@ class Agent(eqx.Module):
     def draw_act(self, key: PRNGKeyArray, n_actions: int) -> ActNoise:
         """The random numbers of one action."""
         criterion_key, choice_key = jax.random.split(key)
-        return ActNoise(self.behaviour_criterion.draw(criterion_key), draw_choice(choice_key, n_actions))
+        own: Any = self.representation
+        return ActNoise(
+            self.behaviour_criterion.draw(criterion_key),
+            draw_choice(choice_key, n_actions),
+            own.draw_behaviour(jax.random.fold_in(key, 1)) if self.behaves else (),
+        )
 
     def init_actor(self, n_actions: int) -> ActorState:
         """Actor state at the start of a run."""
         shape = jax.eval_shape(lambda: self.draw_act(jax.random.key(0), n_actions).criterion)
         held = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shape) if self.hold == "episode" else ()
-        return ActorState(held, jnp.asarray(True))
+        own: Any = self.representation
+        return ActorState(held, jnp.asarray(True), own.start_memory() if self.behaves else ())
 
     def act(
         self,
@@ -208,11 +248,17 @@ class Agent(eqx.Module):
         if self.hold == "episode":
             drawn = jax.tree.map(lambda new, old: jnp.where(actor.fresh, new, old), drawn, actor.held)
         dist = self.predict(params, obs, "choose", key)
-        scores = self.behaviour_criterion.score(dist, drawn, clock)
+        scores, memory = self.behaviour_criterion.score(dist, drawn, clock), actor.memory
+        if self.behaves:
+            own: Any = self.representation
+            features = params.torso(obs)  # computed once: XLA sees that the prediction has the same
+            scores, memory = own.behave(
+                params.head, features, dist, scores, memory, actor.fresh, noise.behaviour, clock
+            )
         action = self.chooser.choose(scores, mask, noise.choice, clock)
         info = ActInfo(jnp.argmax(scores) == jnp.argmax(dist.mean()))
         held = drawn if self.hold == "episode" else ()
-        return action, ActorState(held, jnp.asarray(False)), drawn, info
+        return action, ActorState(held, jnp.asarray(False), memory), drawn, info
 
     def draw_learn(self, key: PRNGKeyArray) -> Noise:
         """The criterion's draws of one update: a leading axis of draws, then of samples if each has its own."""

@@ -87,6 +87,8 @@ class Transition(eqx.Module):
     """Importance weight of the sample in the loss, set by the sampler (1 under uniform replay)."""
     mask_t: Bool[Array, "*batch actions"] | None = None
     """Actions permitted after the step, where the environment says; the bootstrap selects among them only."""
+    extra: Any = None
+    """What acting left for learning, one array: the option in force, the heads that may learn. Most agents: nothing."""
 
 
 class Enumerated(eqx.Module):
@@ -129,9 +131,18 @@ class Criterion(Protocol):
 class Representation(Protocol):
     """How the return is predicted, and what divergence trains it.
 
-    A representation may offer more, which the learner asks for by name: ``random_levels`` (true if predictions draw
-    levels), ``report(predicted, target)`` (named numbers for the metrics), ``auxiliary(head, features, action)`` (a
-    further loss), and ``own_optimiser()`` with ``owned(head)`` (parts of the head with an optimiser of their own).
+    A representation may offer more, which the agent and the learner ask for by name:
+
+    - ``random_levels``: true if predictions draw levels;
+    - ``n_torsos``: how many networks of the observation it wants side by side (a frozen twin, a predictor); features
+      are then those of all of them, one after another;
+    - ``report(predicted, target)``: named numbers for the metrics;
+    - ``auxiliary(params, target_params, transition)``: a further loss of one transition;
+    - ``own_optimiser()`` with ``owned(head)``: parts of the head with an optimiser of their own;
+    - ``bootstrap(selector, evaluator, mask)``: the return to bootstrap from and the actions it is made of, in place of
+      all atoms of the criterion's best action;
+    - ``masked_divergence(predicted, target, extra)``: the divergence where transitions carry an extra it depends on;
+    - what a `Behaviour` has, to act by more than the distribution.
     """
 
     def init_head(self, key: PRNGKeyArray, n_features: int, n_actions: int, dueling: bool, noisy: bool) -> PyTree:
@@ -154,6 +165,40 @@ class Representation(Protocol):
 
     def divergence(self, predicted: ReturnDist, target: ReturnDist) -> Float[Array, ""]:
         """Loss of one transition: ``predicted.atoms[N]`` of the taken action against ``target.atoms[M]``."""
+        ...
+
+
+@runtime_checkable
+class Behaviour(Protocol):
+    """A representation with a say in acting: it needs more of the network than its distribution, or remembers things.
+
+    What it remembers is stored with the transition too (`Transition.extra`), so that learning knows it.
+    """
+
+    def start_memory(self) -> Any:
+        """What is remembered before the first step: one array, or ``()`` for nothing."""
+        ...
+
+    def draw_behaviour(self, key: PRNGKeyArray) -> Noise:
+        """The random numbers of one step (``()`` if none)."""
+        ...
+
+    def behave(
+        self,
+        head: PyTree,
+        features: Float[Array, "features"],
+        dist: ReturnDist,
+        scores: Float[Array, "actions"],
+        memory: Any,
+        fresh: Bool[Array, ""],
+        noise: Noise,
+        clock: Clock,
+    ) -> tuple[Float[Array, "actions"], Any]:
+        """Scores to act by, given the criterion's, and the new memory; ``fresh`` says that an episode begins."""
+        ...
+
+    def behaviour_gauges(self, clock: Clock) -> dict[str, Float[Array, ""]]:
+        """Named scalars worth logging now."""
         ...
 
 

@@ -45,6 +45,29 @@ class Adam(eqx.Module):
         return optax.chain(optax.clip_by_global_norm(self.max_grad_norm), adam)
 
 
+class RMSProp(eqx.Module):
+    """RMSProp as PyTorch has it: the gradient over sqrt(mean square) + epsilon, without momentum or centring."""
+
+    learning_rate: Scalar = 1e-4
+    rms_decay: Scalar = 0.99
+    """Of the running mean of squares."""
+    rms_epsilon: Scalar = 1e-5
+    max_grad_norm: float | None = eqx.field(static=True, default=None)
+    """Clip the gradient's global norm to this; None does not."""
+    decay_updates: int = eqx.field(static=True, default=0)
+    """Lower the learning rate in a straight line to zero over so many updates; 0 keeps it."""
+
+    def transform(self) -> optax.GradientTransformation:
+        """The optax optimiser; its hyperparameters may be traced."""
+        rate = self.learning_rate
+        if self.decay_updates:
+            rate = optax.linear_schedule(self.learning_rate, 0.0, self.decay_updates)
+        rmsprop = optax.rmsprop(rate, decay=self.rms_decay, eps=self.rms_epsilon, eps_in_sqrt=False)
+        if self.max_grad_norm is None:
+            return rmsprop
+        return optax.chain(optax.clip_by_global_norm(self.max_grad_norm), rmsprop)
+
+
 class LearnerState(eqx.Module):
     """Parameters, their delayed copy, and the optimiser's moments."""
 
@@ -130,6 +153,7 @@ def best_return(
     ``noise`` has a leading axis of draws. Several draws are the expectation over xi in the paper's objective: their
     atoms ``[batch, draws * atoms]`` stand side by side, and the mean over target atoms is the mean over draws.
     Where predictions are random, the one that selects and the one that evaluates are independent.
+    A representation with a ``bootstrap`` of its own decides itself which return follows.
     """
     evaluate_key, select_key = (None, None) if key is None else jax.random.split(key)
     evaluator = predict_each(agent, state.target_params, obs, "target", evaluate_key)
@@ -139,11 +163,15 @@ def best_return(
         selector = predict_each(agent, state.target_params, obs, "choose", select_key)
     else:
         selector = evaluator
-    score = jax.vmap(agent.target_criterion.score, in_axes=(0, 0 if agent.noise_per_sample else None, None))
 
     def best(scores: Float[Array, "batch actions"]) -> Int[Array, "batch"]:
         return jnp.argmax(scores if mask is None else jnp.where(mask, scores, -jnp.inf), -1)
 
+    own: Any = agent.representation
+    if hasattr(own, "bootstrap"):
+        future, taken = jax.vmap(own.bootstrap, in_axes=(0, 0, None if mask is None else 0))(selector, evaluator, mask)
+        return future, (taken != best(selector.mean())[:, None]).mean(-1)
+    score = jax.vmap(agent.target_criterion.score, in_axes=(0, 0 if agent.noise_per_sample else None, None))
     actions = [
         best(score(selector, jax.tree.map(lambda x, k=k: x[k], noise), clock)) for k in range(agent.draws_per_update)
     ]
@@ -181,16 +209,20 @@ def batch_losses(
 ) -> tuple[Float[Array, "batch"], ReturnDist]:
     """Divergence of each sample, and the predictions they are about."""
     predicted = predict_taken(agent, params, batch.obs_tm1, batch.action_tm1, key)
+    masked = getattr(agent.representation, "masked_divergence", None)
+    if masked is not None and batch.extra is not None:
+        return jax.vmap(masked)(predicted, target, batch.extra), predicted
     return jax.vmap(agent.representation.divergence)(predicted, target), predicted
 
 
-def auxiliary_loss(agent: Agent, params: PyTree, batch: Transition) -> Float[Array, ""]:
+def auxiliary_loss(agent: Agent, params: PyTree, target_params: PyTree, batch: Transition) -> Float[Array, ""]:
     """The batch mean of what the representation learns besides its divergence; most learn nothing."""
     auxiliary = getattr(agent.representation, "auxiliary", None)
     if auxiliary is None:
         return jnp.zeros(())
-    obs = batch.obs_tm1.materialise() if isinstance(batch.obs_tm1, Enumerated) else batch.obs_tm1
-    return jax.vmap(lambda o, a: auxiliary(params.head, params.torso(o), a))(obs, batch.action_tm1).mean()
+    obs = tuple(x.materialise() if isinstance(x, Enumerated) else x for x in (batch.obs_tm1, batch.obs_t))
+    shown = eqx.tree_at(lambda b: (b.obs_tm1, b.obs_t), batch, obs)
+    return jax.vmap(lambda transition: auxiliary(params, target_params, transition))(shown).mean()
 
 
 def learn(
@@ -208,7 +240,8 @@ def learn(
     def objective(params: PyTree) -> tuple[Float[Array, ""], tuple[Float[Array, "batch"], ReturnDist]]:
         losses, predicted = batch_losses(agent, params, batch, target, online_key)
         assert batch.weight is not None, "samplers set the weight"
-        return (batch.weight * losses).mean() + auxiliary_loss(agent, params, batch), (losses, predicted)
+        further = auxiliary_loss(agent, params, state.target_params, batch)
+        return (batch.weight * losses).mean() + further, (losses, predicted)
 
     (loss, (losses, predicted)), gradient = jax.value_and_grad(objective, has_aux=True)(state.params)
     updates, opt_state = agent.transform().update(gradient, state.opt_state, state.params)

@@ -10,14 +10,18 @@ from typing import Any
 from tremble.agent import Agent
 from tremble.choosers import Chooser
 from tremble.core import Criterion, Representation
-from tremble.criteria import Mean, Optimism, Perturbed, WorstCase, make_criterion
-from tremble.learn import Adam
+from tremble.criteria import Mean, Optimism, Perturbed, RandomAtom, WorstCase, make_criterion
+from tremble.learn import Adam, RMSProp
 from tremble.networks import MlpSpec
+from tremble.options import QuantileOptions
+from tremble.replay import ReplaySpec
 from tremble.representations import (
+    Bootstrapped,
     Categorical,
     Expected,
     FullyParameterised,
     Implicit,
+    NonDecreasing,
     Particles,
     Quantile,
     make_representation,
@@ -54,7 +58,7 @@ class Column:
     settings: dict[str, Any] = field(default_factory=dict)
     """Further settings of the agent, by name."""
     published: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Settings that single agents were published with, where they differ from the column."""
+    """Settings that single agents were published with, or need here, where they differ from the column."""
 
 
 COLUMNS: dict[str, Column] = {
@@ -95,6 +99,7 @@ COLUMNS: dict[str, Column] = {
         delta_0=5e4,
         widths=(256, 256),
         support=(-400.0, 400.0),
+        published={name: {"option_epsilon_decay_steps": 1e5} for name in ("quota", "quota_onpolicy")},
     ),
     "atari": Column(
         batch_size=32,
@@ -119,7 +124,15 @@ COLUMNS: dict[str, Column] = {
             "dqn": {"learning_rate": 2.5e-4},
             "double_dqn": {"learning_rate": 2.5e-4},
             "prioritised_dqn": {"learning_rate": 2.5e-4 / 4},
+            "bootstrapped_dqn": {"learning_rate": 2.5e-4},
             "c51": {"learning_rate": 2.5e-4},
+            # QUOTA's own: its counters are steps of one of 16 environments, ours are transitions.
+            "quota_onpolicy": {
+                "target_update_interval": 160_000,
+                "epsilon_end": 0.05,
+                "epsilon_decay_steps": 4e6,
+                "option_epsilon_decay_steps": 4e7,
+            },
             "rainbow": {
                 "learning_rate": 6.25e-5,
                 "adam_epsilon": 1.5e-4,
@@ -157,6 +170,7 @@ COLUMNS: dict[str, Column] = {
         widths=(256, 256),
         support=(-400.0, 400.0),
         settings={"updates_per_round": 256, "decay_updates": 90_000},
+        published={name: {"option_epsilon_decay_steps": 1e5} for name in ("quota", "quota_onpolicy")},
     ),
     # Ours, for small control problems: learning begins early, and exploration fades within ten thousand steps.
     "control": Column(
@@ -304,6 +318,41 @@ def _particles(column: Column) -> Representation:
     return Particles(column.n_quantiles)
 
 
+def _non_decreasing(column: Column) -> Representation:
+    return NonDecreasing(kappa=column.kappa, c=column.c)
+
+
+def _options(column: Column) -> QuantileOptions:
+    """The choice of options stays random ten times as long as that of actions, as published."""
+    return QuantileOptions(
+        Quantile(column.n_quantiles, column.kappa), option_epsilon_decay_steps=10.0 * column.epsilon_decay_steps
+    )
+
+
+def _bootstrapped(column: Column) -> Agent:
+    """An ensemble of which one head is followed for an episode; each bootstraps by its own action."""
+    return dataclasses.replace(
+        _agent(column, representation=Bootstrapped(kappa=column.kappa), criterion=RandomAtom()),
+        criterion_for="behaviour",
+        hold="episode",
+        double=True,
+    )
+
+
+def _on_policy(column: Column) -> Agent:
+    """QUOTA as published: rollouts of 5 steps in 16 environments, no memory, and the optimiser of its code."""
+    agent = _agent(column, representation=_options(column), criterion=Mean(), chooser=_epsilon_greedy(column))
+    return dataclasses.replace(
+        agent,
+        optimiser=RMSProp(1e-4, 0.99, 1e-5, max_grad_norm=5.0),
+        replay=ReplaySpec(n_step=5, rollout=5),
+        double=False,
+        updates_per_round=1,
+        start_steps=0,
+        target_update_interval=max(column.target_update_interval, 16 * 5),
+    ).fitted_to(16)
+
+
 RAINBOW = {"double": True, "dueling": True, "prioritised": True, "n_step": 3}
 """The improvements of Rainbow that are not exploration; its noisy layers are."""
 
@@ -333,6 +382,13 @@ PRESETS: dict[str, tuple[str, Callable[[Column], Agent]]] = {
     "rainbow_dopamine": (
         "C51, prioritised, 3 steps, epsilon-greedy: as Dopamine",
         _greedy(_categorical, prioritised=True, n_step=3),
+    ),
+    "bootstrapped_dqn": ("ten heads with random priors, one followed per episode", _bootstrapped),
+    "quota": ("quantile regression, options that act by a part of the quantiles", _greedy(_options)),
+    "quota_onpolicy": ("QUOTA as published: 16 environments, rollouts of 5 steps, no replay", _on_policy),
+    "ndqfn": (
+        "quantile function that cannot decrease, bonus for what is new",
+        _greedy(_non_decreasing, epsilon=False),
     ),
     "dltv": ("quantile regression, optimistic bonus c_t sigma_+", _optimist("dltv")),
     "p_dltv": ("DLTV with its bonus times a normal number", _optimist("p_dltv")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tremble.criteria.catalogue import CRITERIA, criterion_names, make_criterion
 from tremble.criteria.distortion import CustomDistortion, Distortion
+from tremble.criteria.heads import MajorityVote, RandomAtom
 from tremble.criteria.mean import Mean
 from tremble.criteria.measures import CPW, CVaR, Norm, Power, VaR, Wang
 from tremble.criteria.optimism import Optimism
@@ -29,6 +30,8 @@ __all__ = [
     "MeanVariance",
     "Utility",
     "WorstCase",
+    "RandomAtom",
+    "MajorityVote",
     "perturbation",
     "sample_dirichlet",
     "sample_perturbation",

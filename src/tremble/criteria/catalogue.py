@@ -9,6 +9,7 @@ from typing import Any
 
 from tremble.core import Criterion
 from tremble.criteria.distortion import CustomDistortion
+from tremble.criteria.heads import MajorityVote, RandomAtom
 from tremble.criteria.mean import Mean
 from tremble.criteria.measures import CPW, CVaR, Norm, Power, VaR, Wang
 from tremble.criteria.optimism import Optimism
@@ -32,6 +33,8 @@ CRITERIA: dict[str, Callable[..., Criterion]] = {
     "mean_variance": MeanVariance,
     "utility": Utility,
     "worst_case": WorstCase,
+    "random_atom": RandomAtom,
+    "majority_vote": MajorityVote,
 }
 """Constructors by name; keyword arguments are the fields of the criterion."""
 GROUP = "tremble.criteria"

@@ -5,6 +5,7 @@ from tremble.networks.heads import Dueling, Head, Plain, make_head
 from tremble.networks.implicit import ImplicitHead
 from tremble.networks.initialisation import Initialisation, initialise
 from tremble.networks.noisy import NoisyLinear
+from tremble.networks.side_by_side import SideBySide, side_by_side
 from tremble.networks.torsos import Mlp, MlpSpec
 
 __all__ = [
@@ -20,6 +21,8 @@ __all__ = [
     "MlpSpec",
     "NoisyLinear",
     "Plain",
+    "SideBySide",
     "initialise",
     "make_head",
+    "side_by_side",
 ]

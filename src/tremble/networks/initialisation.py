@@ -28,10 +28,11 @@ def initialise(network: T, law: Initialisation, key: PRNGKeyArray) -> T:
 
     layers, structure = jax.tree.flatten(network, is_leaf=is_linear)
     keys = jax.random.split(key, len(layers))
-    draw = jax.nn.initializers.lecun_normal(in_axis=-1, out_axis=-2)
 
     def restart(layer: eqx.nn.Linear, key: PRNGKeyArray) -> eqx.nn.Linear:
-        new = (draw(key, layer.weight.shape), jnp.zeros(layer.out_features))
+        stacked = tuple(range(layer.weight.ndim - 2))  # several layers in one array, such as the heads of an ensemble
+        draw = jax.nn.initializers.lecun_normal(in_axis=-1, out_axis=-2, batch_axis=stacked)
+        new = (draw(key, layer.weight.shape), jnp.zeros(layer.weight.shape[:-1]))
         return eqx.tree_at(lambda x: (x.weight, x.bias), layer, new)
 
     started = [restart(x, k) if is_linear(x) else x for x, k in zip(layers, keys, strict=True)]

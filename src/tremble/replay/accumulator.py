@@ -31,12 +31,19 @@ class Accumulator:
             raise ValueError(f"n_envs must be at least 1, got {n_envs}")
         self.n_step, self.n_envs = n_step, n_envs
         self._powers = [float(gamma) ** k for k in range(n_step + 1)]
-        # Per environment the steps that still wait for rewards, oldest first: (observation, action, reward).
-        self._pending: list[deque[tuple[np.ndarray, np.ndarray, float]]] = [deque() for _ in range(n_envs)]
+        # Per environment the steps that still wait for rewards, oldest first: (observation, action, reward, extra).
+        self._pending: list[deque[tuple[np.ndarray, np.ndarray, float, Any]]] = [deque() for _ in range(n_envs)]
         # Items are unflattened: the constructor of a module costs ten times as much, once for every step.
         number, flag = jnp.zeros(()), jnp.zeros((1,), bool)
-        self._plain = jax.tree.structure(Transition(0, jnp.zeros((), int), number, number, 0))
-        self._masked = jax.tree.structure(Transition(0, jnp.zeros((), int), number, number, 0, mask_t=flag))
+        self._structures = {
+            (masked, extra): jax.tree.structure(
+                Transition(
+                    0, jnp.zeros((), int), number, number, 0, None, flag if masked else None, 0 if extra else None
+                )
+            )
+            for masked in (False, True)
+            for extra in (False, True)
+        }
 
     def add(
         self,
@@ -48,14 +55,17 @@ class Accumulator:
         truncated: Any,
         next_obs: Any,
         next_mask: Any = None,
+        extra: Any = None,
     ) -> list[Transition]:
         """Take one step of one environment and return the items it completes, oldest first (NumPy fields).
 
         ``next_obs`` is the observation after the step, also where the episode ends; ``next_mask`` its allowed actions.
+        ``extra`` is what acting left with the step; an item has that of its first step.
         """
         pending = self._pending[env]
         # Copies, because environments may write the next observation into the same array.
-        pending.append((np.array(obs), np.asarray(action, np.int32), float(reward)))
+        left = None if extra is None else np.array(extra)
+        pending.append((np.array(obs), np.asarray(action, np.int32), float(reward), left))
         after = np.array(next_obs)
         mask = None if next_mask is None else np.array(next_mask, bool)
         if terminated or truncated:
@@ -71,16 +81,13 @@ class Accumulator:
     def _item(self, env: int, start: int, terminated: bool, after: np.ndarray, mask: np.ndarray | None) -> Transition:
         """The window from pending step ``start`` to the newest."""
         steps = list(self._pending[env])[start:]
-        obs, action, _ = steps[0]
+        obs, action, _, extra = steps[0]
         # Summed in float64: in float32 the error would grow with the window.
-        total = sum(power * reward for power, (_, _, reward) in zip(self._powers, steps, strict=False))
+        total = sum(power * reward for power, (_, _, reward, _) in zip(self._powers, steps, strict=False))
         discount = 0.0 if terminated else self._powers[len(steps)]
         leaves = [obs, action, np.asarray(total, np.float32), np.asarray(discount, np.float32), after]
-        item: Transition
-        if mask is None:
-            item = jax.tree.unflatten(self._plain, leaves)
-        else:
-            item = jax.tree.unflatten(self._masked, [*leaves, mask])
+        leaves += [x for x in (mask, extra) if x is not None]
+        item: Transition = jax.tree.unflatten(self._structures[mask is not None, extra is not None], leaves)
         return item
 
     def drop(self, env: int) -> None:
@@ -90,15 +97,18 @@ class Accumulator:
     def state(self) -> dict[str, np.ndarray]:
         """All that is pending, environment after environment: ``obs[p, ...]``, ``action[p]``, ``reward[p]``.
 
-        ``pending[n_envs]`` says how many of the p belong to each.
+        ``pending[n_envs]`` says how many of the p belong to each. ``extra[p, ...]`` is there where steps have one.
         """
         steps = [step for pending in self._pending for step in pending]
-        return {
+        state = {
             "pending": np.array([len(pending) for pending in self._pending], np.int64),
-            "obs": np.stack([obs for obs, _, _ in steps]) if steps else np.zeros((0,), np.float32),
-            "action": np.array([action for _, action, _ in steps], np.int32),
-            "reward": np.array([reward for _, _, reward in steps], np.float64),
+            "obs": np.stack([obs for obs, _, _, _ in steps]) if steps else np.zeros((0,), np.float32),
+            "action": np.array([action for _, action, _, _ in steps], np.int32),
+            "reward": np.array([reward for _, _, reward, _ in steps], np.float64),
         }
+        if steps and steps[0][3] is not None:
+            state["extra"] = np.stack([extra for _, _, _, extra in steps])
+        return state
 
     def load(self, state: dict[str, np.ndarray]) -> None:
         """Continue from a `state`."""
@@ -108,9 +118,12 @@ class Accumulator:
                 f"pending steps {lengths} do not fit {self.n_envs} environments with at most {self.n_step - 1} each: "
                 "they were saved under another n_step or number of environments"
             )
+        extras = state.get("extra", [None] * sum(lengths))
         steps = [
-            (np.array(obs), np.asarray(action), reward)
-            for obs, action, reward in zip(state["obs"], state["action"], state["reward"].tolist(), strict=True)
+            (np.array(obs), np.asarray(action), reward, None if extra is None else np.array(extra))
+            for obs, action, reward, extra in zip(
+                state["obs"], state["action"], state["reward"].tolist(), extras, strict=True
+            )
         ]
         ends = np.cumsum(lengths).tolist()
         self._pending = [deque(steps[end - length : end]) for length, end in zip(lengths, ends, strict=True)]

@@ -28,6 +28,7 @@ class HostReplay:
         P_i = p_i^a / sum_j p_j^a,    weight_i = (size P_i)^(-b) / max over the batch,
 
     with p_i = |last loss| + 1e-6; an item that never was in a batch has the largest priority seen so far, at least 1.
+    Of rollouts the ring holds exactly one, and every sample is all of it.
     """
 
     def __init__(self, capacity: int, example: Transition, spec: ReplaySpec) -> None:
@@ -42,6 +43,7 @@ class HostReplay:
         self._structure = jax.tree.structure(weighted)
         self._tree = SumTree(capacity) if spec.prioritised else None
         self._exponent = spec.priority_exponent
+        self._whole = spec.rollout > 0
         self._largest = 1.0
         self.capacity = capacity
         self.count = 0
@@ -51,6 +53,11 @@ class HostReplay:
     def size(self) -> int:
         """Items that can be sampled."""
         return min(self.count, self.capacity)
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is something to sample: any item, or a whole rollout."""
+        return self.size == self.capacity if self._whole else self.size > 0
 
     @property
     def nbytes(self) -> int:
@@ -74,11 +81,17 @@ class HostReplay:
     def sample(
         self, noise: UInt32[np.ndarray, "batch"], importance_exponent: float
     ) -> tuple[Transition, Int[np.ndarray, "batch"]]:
-        """Items with replacement, as a batch with its importance weights, and the slots they came from."""
+        """Items with replacement, as a batch with its importance weights, and the slots they came from.
+
+        A rollout comes as it is, without replacement.
+        """
         size = self.size
         if size == 0:
             raise ValueError("the replay memory is empty: insert before sampling")
-        if self._tree is None:
+        if self._whole:
+            slots = np.arange(size)
+            weight = np.ones(size, np.float32)
+        elif self._tree is None:
             # As in `Replay`: the remainder favours small ages by at most size / 2^32.
             age = (noise % np.uint32(size)).astype(np.int64)
             slots = (self.count - 1 - age) % self.capacity

@@ -6,7 +6,9 @@ import equinox as eqx
 
 
 class ReplaySpec(eqx.Module):
-    """Items of ``n_step`` steps, sampled uniformly or in proportion to priority^exponent."""
+    """Items of ``n_step`` steps, sampled uniformly or in proportion to priority^exponent; or no memory at all, but
+    rollouts, each of which is learned from once.
+    """
 
     n_step: int = eqx.field(static=True, default=1)
     """Rewards summed before the bootstrap: R = sum_k gamma^k r_k, discount gamma^n."""
@@ -20,11 +22,18 @@ class ReplaySpec(eqx.Module):
     """Exponent at last."""
     importance_steps: float = eqx.field(static=True, default=100_000.0)
     """Transitions over which it rises in a straight line."""
+    rollout: int = eqx.field(static=True, default=0)
+    """0 is a memory. Else every batch is the last so many steps of each environment, all of them and only once; windows
+    of rewards end where the rollout ends, so that its first step sees min(n_step, rollout) rewards, its last one."""
 
     def __check_init__(self) -> None:
         """Refuse nonsense where it is made."""
         if self.n_step < 1:
             raise ValueError(f"n_step must be at least 1, got {self.n_step}")
+        if self.rollout < 0:
+            raise ValueError(f"rollout must not be negative, got {self.rollout}")
+        if self.rollout and self.prioritised:
+            raise ValueError("a rollout is learned from as a whole: prioritised needs rollout=0")
         for name in ("priority_exponent", "importance_start", "importance_end"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} must be between 0 and 1, got {getattr(self, name)}")

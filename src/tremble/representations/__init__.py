@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from tremble.core import Representation
+from tremble.representations.bootstrapped import Bootstrapped
 from tremble.representations.categorical import Categorical
 from tremble.representations.expected import Expected
 from tremble.representations.fully_parameterised import FullyParameterised
 from tremble.representations.implicit import Implicit
+from tremble.representations.non_decreasing import NonDecreasing
 from tremble.representations.particles import Particles
 from tremble.representations.quantile import Quantile
 from tremble.settings import SettingsError, import_named, nearest, reference
@@ -21,6 +23,8 @@ REPRESENTATIONS: dict[str, Callable[..., Representation]] = {
     "implicit": Implicit,
     "fully_parameterised": FullyParameterised,
     "particles": Particles,
+    "bootstrapped": Bootstrapped,
+    "non_decreasing": NonDecreasing,
 }
 """Constructors by name; keyword arguments are the fields of the representation."""
 
@@ -41,10 +45,12 @@ def make_representation(representation: str | Callable[..., Representation] | Re
 
 __all__ = [
     "REPRESENTATIONS",
+    "Bootstrapped",
     "Categorical",
     "Expected",
     "FullyParameterised",
     "Implicit",
+    "NonDecreasing",
     "Particles",
     "Quantile",
     "make_representation",

@@ -6,9 +6,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from tremble.core import Scalar, Use
+from tremble.core import Scalar, Transition, Use
 from tremble.dist import ReturnDist
 from tremble.losses import quantile_huber
 from tremble.networks import ImplicitHead
@@ -72,10 +72,9 @@ class FullyParameterised(eqx.Module):
         """sum_i mean_j rho_{tau_hat_i}(target_j - predicted_i): masses do not count, as published."""
         return quantile_huber(predicted.atoms, target.atoms, predicted.levels, self.kappa)
 
-    def auxiliary(
-        self, head: FractionHead, features: Float[Array, "features"], action: Int[Array, ""]
-    ) -> Float[Array, ""]:
+    def auxiliary(self, params: PyTree, target_params: PyTree, transition: Transition) -> Float[Array, ""]:
         """A number whose gradient in the proposal is dW1/dtau (less the bonus), and zero in everything else."""
+        head, features, action = params.head, params.torso(transition.obs_tm1), transition.action_tm1
         edges = head.edges(features)
         fixed = jax.lax.stop_gradient(edges)
         quantiles = jax.tree.map(jax.lax.stop_gradient, head.quantiles)

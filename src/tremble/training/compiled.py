@@ -73,12 +73,13 @@ def init(agent: Agent, env: JaxEnv, seed: Int[Array, ""], capacity: int) -> Trai
     obs_shape = env.observe(env_state).shape
     stored = observation(env, env_state)
     zero = jnp.zeros((), jnp.float32)
-    example = Transition(stored, jnp.zeros((), jnp.int32), zero, zero, stored)
+    actor = agent.init_actor(env.n_actions)
+    example = Transition(stored, jnp.zeros((), jnp.int32), zero, zero, stored, extra=actor.extra)
     return TrainState(
         agent.init(stream_key(seed, Stream.PARAMETERS), obs_shape, env.n_actions),
         Replay.init(capacity, example),
         env_state,
-        agent.init_actor(env.n_actions),
+        actor,
         jnp.zeros((), jnp.int32),
     )
 
@@ -121,6 +122,7 @@ def run_chunk(
             reward,
             agent.gamma * (1.0 - terminated),
             observation(env, next_env_state),
+            extra=actor.extra,
         )
         replay = state.replay.insert(t, transition)
 
@@ -153,7 +155,7 @@ def run_chunk(
             env.is_optimal(state.env_state, action),
             act_info.greedy,
         )
-        actor = ActorState(actor.held, done)
+        actor = eqx.tree_at(lambda a: a.fresh, actor, done)
         new = TrainState(learner, replay, env_state, actor, state.episodes + done)
         return new, log
 

@@ -35,6 +35,7 @@ def diagnose(
         "episodes": clock.episodes,
         "epsilon": agent.chooser.epsilon(clock),
         **agent.behaviour_criterion.gauges(noise, clock),
+        **(agent.representation.behaviour_gauges(clock) if agent.behaves else {}),  # type: ignore[attr-defined]
     }
     if batch is not None:
         draw = agent.draw_learn(stream_key(seed, Stream.DIAGNOSE, clock.transitions))

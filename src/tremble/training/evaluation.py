@@ -98,6 +98,7 @@ def evaluate(
     """
     n = min(at_once, episodes)
     envs = [make_env() for _ in range(n)]
+    as_trained = criterion == "own"
     criterion = acting_criterion(agent.agent, criterion, **criterion_settings)
     gamma = float(agent.agent.gamma)
     returns, discounted, lengths = np.zeros(episodes), np.zeros(episodes), np.zeros(episodes, np.int64)
@@ -125,7 +126,7 @@ def evaluate(
             if any(m is not None for m in masks):
                 mask = np.stack([np.ones(agent.n_actions, bool) if m is None else np.asarray(m, bool) for m in masks])
             keys = keys_of(clipped.astype(np.int32), lengths[clipped].astype(np.int32))
-            actions = np.asarray(agent.choose(criterion, epsilon, keys, obs, mask))
+            actions = np.asarray(agent.choose(criterion, epsilon, keys, obs, mask, as_trained))
             starting = [i for i in active if lengths[number[i]] == 0]
             if starting:
                 atoms = agent.atoms(obs)

@@ -22,6 +22,7 @@ from tremble.core import Clock, Noise, Stream, Transition, stream_key
 from tremble.envs.adaptor import Environment, EnvironmentFaultError, Outcome, Seen
 from tremble.learn import LearnerState, learn, refresh_target
 from tremble.replay import Accumulator, HostReplay, draw_sample
+from tremble.settings import SettingsError
 from tremble.training.checkpoint import Contents
 from tremble.training.diagnosis import Diagnosis, diagnose
 
@@ -131,6 +132,11 @@ class HostLoop:
         self.agent = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), agent)
         self.settings, self.env, self.seed = agent, env, seed
         n = env.n_envs
+        if (size := n * agent.replay.rollout) and size != agent.batch_size:
+            raise SettingsError(
+                f"a rollout of {agent.replay.rollout} steps in {n} environments is a batch of {size}, not of "
+                f"{agent.batch_size}: use agent.fitted_to({n})"
+            )
         self.t = self.episodes = self.updates = 0
         self.learned = 0
         """Rounds of learning are done for transitions before this one."""
@@ -177,8 +183,8 @@ class HostLoop:
         obs = jnp.zeros(self.env.encoder.shape, self.env.encoder.dtype)
         seen = self._begin()
         mask = None if seen.mask is None else jnp.zeros(self.env.n_actions, bool)
-        zero = jnp.zeros(())
-        example = Transition(obs, jnp.zeros((), jnp.int32), zero, zero, obs, None, mask)
+        zero, extra = jnp.zeros(()), self.settings.init_actor(self.env.n_actions).extra
+        example = Transition(obs, jnp.zeros((), jnp.int32), zero, zero, obs, None, mask, extra)
         return jax.tree.map(np.asarray, example)
 
     def _begin(self) -> Seen:
@@ -215,7 +221,7 @@ class HostLoop:
         self._store(seen, actions, outcome, np.asarray(greedy))
         self.seen = outcome.seen
         ended = (outcome.terminated | outcome.truncated) & outcome.happened
-        if self.settings.hold == "episode":
+        if self.settings.remembers:
             # Also where the call only reset: what was drawn for it belongs to no episode.
             fresh = ended | ~outcome.happened
             self.actors = eqx.tree_at(lambda a: a.fresh, self.actors, jnp.asarray(fresh))
@@ -223,12 +229,21 @@ class HostLoop:
     def _store(self, seen: Seen, actions: np.ndarray, outcome: Outcome, greedy: np.ndarray) -> None:
         self._check(outcome.reward, "reward")
         self._check(outcome.after.obs, "observation")
+        left, rollout = self.actors.extra, self.settings.replay.rollout
+        extras = None if left is None else np.asarray(left)
+        if rollout and not outcome.happened.all():
+            raise SettingsError(
+                f"{self.env.name} resets instead of stepping (autoreset mode 'next step'), so that rollouts would have "
+                "unequal lengths: use another autoreset mode, or let tremble make the environments from an id"
+            )
+        # Windows end with the rollout as they do at a time limit: with what follows bootstrapped.
+        cut = rollout > 0 and (self.t // self.env.n_envs + 1) % rollout == 0
         for i in np.flatnonzero(outcome.happened):
             after_mask = None if outcome.after.mask is None else outcome.after.mask[i]
             terminated, truncated = bool(outcome.terminated[i]), bool(outcome.truncated[i])
             items = self.accumulator.add(
-                int(i), seen.obs[i], actions[i], outcome.reward[i], terminated, truncated, outcome.after.obs[i],
-                after_mask,
+                int(i), seen.obs[i], actions[i], outcome.reward[i], terminated, truncated or cut, outcome.after.obs[i],
+                after_mask, None if extras is None else extras[i],
             )  # fmt: skip
             for item in items:
                 self.replay.insert(item)
@@ -251,7 +266,7 @@ class HostLoop:
         drew for the action of that transition.
         """
         settings = self.settings
-        if t < max(self.learned, settings.start_steps) or self.replay.size == 0:
+        if t < max(self.learned, settings.start_steps) or not self.replay.ready:
             return
         self.learned = t + 1
         refresh = t % settings.target_update_interval == 0
@@ -301,7 +316,7 @@ class HostLoop:
         """A row for the metrics: a look inside, and what happened since the last one."""
         clock = Clock(self.t, self.updates, self.episodes, self.t, self.settings.start_steps)
         batch = None
-        if self.t > self.settings.start_steps and self.replay.size:
+        if self.t > self.settings.start_steps and self.replay.ready:
             bits = np.asarray(draw_sample(stream_key(self.seed, Stream.DIAGNOSE, self.t), self.settings.batch_size))
             batch, _ = self.replay.sample(bits, self.settings.replay.importance_exponent(self.t))
         clock = jax.tree.map(lambda x: np.int32(x), clock)

@@ -171,10 +171,14 @@ def drive(
         loop = CompiledLoop(agent, jax_env(spec.env, spec.env_options), spec.seed, steps, spec.record_every, stops)
         encoder, n_actions = Encoder("box", loop.obs_shape), loop.env.n_actions
     else:
+        agent = _fitted(agent, spec, world.n_envs)
         loop = HostLoop(agent, world, spec.seed, steps)
         encoder, n_actions = world.encoder, world.n_actions
         memory = bill(loop.capacity, loop.example(), agent.replay.prioritised)
-        on_message(f"replay: {loop.capacity:,} transitions, up to {readable(memory)}")
+        kept = f"replay: {loop.capacity:,} transitions"
+        if agent.replay.rollout:
+            kept = f"rollouts: {agent.replay.rollout} steps in each of {world.n_envs} environments, learned from once"
+        on_message(f"{kept}, up to {readable(memory)}")
     first_action = 0 if world is None else world.first_action
     described = {
         "spec": spec.as_json(), "settings": spec.describe(agent), "encoder": encoder.describe(),
@@ -280,6 +284,18 @@ def _open(spec: RunSpec, env: Any) -> Environment:
         known = [*JAX_ENVS, *gymnasium.registry]
         raise SettingsError(f"there is no environment {env!r}; {_hint(env, known)}")
     return open_environment(env, spec.n_envs, spec.parallel, spec.env_options)
+
+
+def _fitted(agent: Agent, spec: RunSpec, n_envs: int) -> Agent:
+    """The agent beside so many environments; settings that follow from their number may not be given otherwise."""
+    fitted = agent.fitted_to(n_envs)
+    for name in ("batch_size", "memory_size", "update_interval"):
+        if spec.agent_options.get(name, getattr(fitted, name)) != getattr(fitted, name):
+            raise SettingsError(
+                f"{name} of {spec.agent!r} follows from its rollouts: {n_envs} environments times "
+                f"{agent.replay.rollout} steps are {getattr(fitted, name)}. Leave it out, or change n_envs or rollout."
+            )
+    return fitted
 
 
 def _hint(name: str, known: Sequence[str]) -> str:

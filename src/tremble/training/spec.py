@@ -29,6 +29,7 @@ ADDED_LATER: dict[str, Any] = {
     "replay.importance_start": 0.4,
     "replay.importance_end": 1.0,
     "replay.importance_steps": 100_000.0,
+    "replay.rollout": 0,
 }
 """Settings of agents that older files do not have, with the value that all runs had before there was a choice."""
 
@@ -86,7 +87,8 @@ class RunSpec:
 
     def compiled(self, agent: Agent) -> bool:
         """Whether the whole run can be compiled: the environment is written in JAX, and replay is the plain one."""
-        plain = agent.replay.n_step == 1 and not agent.replay.prioritised and agent.updates_per_round == 1
+        replay = agent.replay
+        plain = replay.n_step == 1 and not (replay.prioritised or replay.rollout) and agent.updates_per_round == 1
         return self.env in JAX_ENVS and plain and self.n_envs == 1 and not self.evaluate_every
 
     def describe(self, agent: Agent | None = None) -> dict[str, Any]:

@@ -78,12 +78,18 @@ class TrainedAgent:
         criterion = Mean() if deterministic else self.agent.behaviour_criterion
         epsilon = 0.0 if deterministic else None
         key = stream_key(0 if self.spec is None else self.spec.seed, Stream.EVALUATE, calls)
-        actions = np.asarray(self.choose(criterion, epsilon, jax.random.split(key, len(batch)), batch, None))
+        keys = jax.random.split(key, len(batch))
+        actions = np.asarray(self.choose(criterion, epsilon, keys, batch, None, as_trained=not deterministic))
         actions = actions.astype(np.int64) + self.first_action
         return (actions[0] if n is None else actions), (None if deterministic else (np.full(len(batch), calls),))
 
-    def choose(self, criterion: Criterion, epsilon: float | None, keys: Any, encoded: Any, mask: Any) -> Any:
-        """Actions ``[n]`` (from 0) by a criterion; ``epsilon`` None is the chooser's own at this time."""
+    def choose(
+        self, criterion: Criterion, epsilon: float | None, keys: Any, encoded: Any, mask: Any, as_trained: bool = False
+    ) -> Any:
+        """Actions ``[n]`` (from 0) by a criterion; ``epsilon`` None is the chooser's own at this time.
+
+        ``as_trained`` lets a representation that has a say in acting have it, as at the first step of an episode.
+        """
         counts = self.counts
         clock = Clock(
             np.int32(counts.transitions),
@@ -92,7 +98,7 @@ class TrainedAgent:
             np.int32(counts.transitions),
         )
         random = self.agent.chooser.epsilon(clock) if epsilon is None else jnp.float32(epsilon)
-        return _choose(self.agent, self.params, criterion, random, keys, encoded, mask, clock)
+        return _choose(self.agent, self.params, criterion, random, keys, encoded, mask, clock, as_trained)
 
 
 @jax.jit
@@ -100,14 +106,19 @@ def _predict(agent: Agent, params: Network, obs: jax.Array) -> ReturnDist:
     return jax.vmap(partial(agent.predict, params))(obs)
 
 
-@jax.jit
-def _choose(agent, params, criterion, epsilon, keys, obs, mask, clock):  # type: ignore[no-untyped-def]
+@partial(jax.jit, static_argnums=(8,))
+def _choose(agent, params, criterion, epsilon, keys, obs, mask, clock, as_trained):  # type: ignore[no-untyped-def]
     from tremble.choosers import draw_choice, greedy, uniform
 
     def one(key: Any, obs: Any, mask: Any) -> Any:
         draw_key, choice_key = jax.random.split(key)
         dist = agent.predict(params, obs)
         scores = criterion.score(dist, criterion.draw(draw_key), clock)
+        if as_trained and agent.behaves:
+            own = agent.representation
+            noise = own.draw_behaviour(jax.random.fold_in(draw_key, 1))
+            fresh, features = jnp.asarray(True), params.torso(obs)
+            scores, _ = own.behave(params.head, features, dist, scores, own.start_memory(), fresh, noise, clock)
         noise = draw_choice(choice_key, scores.shape[0])
         random = noise.explore < epsilon
         return jnp.where(random, uniform(scores.shape[0], mask, noise), greedy(scores, mask, noise))

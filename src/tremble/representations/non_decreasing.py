@@ -1,0 +1,221 @@
+"""A quantile function that cannot decrease, and a bonus for what has not been seen, as in NDQFN."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
+
+from tremble import schedules
+from tremble.core import Clock, Noise, Scalar, TimeOrigin, TimeUnit, Transition, Use
+from tremble.dist import ReturnDist
+from tremble.losses import quantile_huber
+from tremble.networks import Head, NoisyLinear, make_head
+from tremble.networks.noisy import linear
+from tremble.representations.implicit import midpoints
+
+
+def grid(n: int) -> Float[np.ndarray, "n_plus_1"]:
+    """p_0 = 0.001, p_i = i/n, p_n = 0.999."""
+    points = np.arange(n + 1) / n
+    points[[0, -1]] = 0.001, 0.999
+    return points.astype(np.float32)
+
+
+def ramps(levels: Float[Array, "m"], n: int) -> Float[Array, "n m"]:
+    """How much of interval i lies below each level: clip((tau - p_{i-1}) / (p_i - p_{i-1}), 0, 1).
+
+    A start value plus increments times these is linear interpolation between the points of the grid, constant outside.
+    """
+    points = grid(n)
+    return jnp.clip((levels - points[:-1, None]) / np.diff(points)[:, None], 0.0, 1.0)
+
+
+class MonotoneHead(eqx.Module):
+    """Q(p_0) = baseline(psi), Q(p_i) - Q(p_{i-1}) = softplus(f(psi * phi(p_{i-1}), psi * phi(p_i)) - log N).
+
+    phi is IQN's embedding of a level; f has a hidden layer. With the logarithm an output of zero is an increment of
+    about 1/N, so that the spread at the start does not grow with the number of intervals.
+    """
+
+    baseline: Head
+    embedding: eqx.nn.Linear
+    hidden: eqx.nn.Linear | NoisyLinear
+    out: Head
+    n_intervals: int = eqx.field(static=True)
+    n_cosines: int = eqx.field(static=True)
+
+    def __init__(
+        self, key: PRNGKeyArray, n_features: int, n_actions: int, n_intervals: int, n_cosines: int, n_hidden: int,
+        dueling: bool, noisy: bool,
+    ):  # fmt: skip
+        """Fresh layers; ``n_hidden`` 0 means as many as features."""
+        baseline_key, embedding_key, hidden_key, out_key = jax.random.split(key, 4)
+        self.baseline = make_head(baseline_key, n_features, n_actions, 1, dueling, noisy)
+        self.embedding = eqx.nn.Linear(n_cosines, n_features, key=embedding_key)
+        self.hidden = linear(hidden_key, 2 * n_features, n_hidden or n_features, noisy)
+        self.out = make_head(out_key, n_hidden or n_features, n_actions, 1, dueling, noisy)
+        self.n_intervals, self.n_cosines = n_intervals, n_cosines
+
+    def __call__(
+        self, features: Float[Array, "features"], levels: Float[Array, "m"], key: PRNGKeyArray | None = None
+    ) -> Float[Array, "actions m"]:
+        """The quantiles of every action at the given levels."""
+        keys = (None, None, None) if key is None else jax.random.split(key, 3)
+        points = grid(self.n_intervals)
+        cosines = jnp.cos(jnp.pi * jnp.arange(1, self.n_cosines + 1) * points[:, None])
+        mixed = features * jax.nn.relu(jax.vmap(self.embedding)(cosines))
+
+        def increment(low: Float[Array, "features"], high: Float[Array, "features"]) -> Float[Array, "actions"]:
+            hidden = jax.nn.relu(self.hidden(jnp.concatenate([low, high]), key=keys[0]))
+            return jax.nn.softplus(self.out(hidden, keys[1])[:, 0] - np.log(self.n_intervals))
+
+        increments = jax.vmap(increment, out_axes=1)(mixed[:-1], mixed[1:])
+        return self.baseline(features, keys[2]) + increments @ ramps(levels, self.n_intervals)
+
+
+class Heads(eqx.Module):
+    """The quantile function that is learned; and, for the bonus, one that stays as drawn and one that imitates it."""
+
+    quantiles: MonotoneHead
+    imitator: MonotoneHead | None
+    frozen: MonotoneHead | None
+
+
+class NonDecreasing(eqx.Module):
+    """Z at levels tau ~ U(0, 1), from a quantile function that is monotone by construction, trained as IQN is.
+
+    The bonus (DPE, distributional prediction error): a random network gives a quantile function F(s, a) too, another
+    network of the same kind learns to imitate it on what is done, and where it fails little has been done yet:
+
+        score(s, a) = criterion's score + c_t W(imitator(s, a), F(s, a)),    c_t = c sqrt(log t / t).
+
+    Both have a torso of their own. The bonus is for acting; targets are without it.
+    """
+
+    n_intervals: int = eqx.field(static=True, default=32)
+    n_online: int = eqx.field(static=True, default=64)
+    """Levels of the prediction that is trained."""
+    n_target: int = eqx.field(static=True, default=64)
+    """Levels of the target."""
+    kappa: float = eqx.field(static=True, default=1.0)
+    n_cosines: int = eqx.field(static=True, default=64)
+    n_hidden: int = eqx.field(static=True, default=0)
+    """Width of the hidden layer behind the product; 0 means as wide as the features."""
+    bonus: Literal["w1", "w2", "none"] = eqx.field(static=True, default="w1")
+    """The distance that measures the imitator's error; ``none`` leaves both networks out."""
+    c: Scalar = 50.0
+    """Coefficient of the bonus."""
+    t_unit: TimeUnit = eqx.field(static=True, default="transitions")
+    """Which counter t reads."""
+    t_origin: TimeOrigin = eqx.field(static=True, default="zero")
+    """Whether t counts from the start of the run or from the start of learning."""
+
+    def __check_init__(self) -> None:
+        """A grid has an interval between its ends."""
+        if self.n_intervals < 2:
+            raise ValueError(f"n_intervals must be at least 2, got {self.n_intervals}")
+
+    @property
+    def random_levels(self) -> bool:
+        """Predictions to learn from need a key of their own."""
+        return True
+
+    @property
+    def n_torsos(self) -> int:
+        """One each for the return, the imitator, and what is imitated."""
+        return 1 if self.bonus == "none" else 3
+
+    def init_head(
+        self, key: PRNGKeyArray, n_features: int, n_actions: int, dueling: bool = False, noisy: bool = False
+    ) -> Heads:
+        """One, or three, quantile functions."""
+
+        def draw(key: PRNGKeyArray, noisy: bool) -> MonotoneHead:
+            return MonotoneHead(
+                key, n_features, n_actions, self.n_intervals, self.n_cosines, self.n_hidden, dueling, noisy
+            )
+
+        if self.bonus == "none":
+            return Heads(draw(key, noisy), None, None)
+        keys = jax.random.split(key, 3)
+        return Heads(draw(keys[0], noisy), draw(keys[1], False), draw(keys[2], False))
+
+    def levels(self, use: Use, key: PRNGKeyArray | None) -> Float[Array, "n"]:
+        """Random to learn from; to choose an action evenly spaced ones, about the middles of the intervals."""
+        if use == "choose":
+            return midpoints(self.n_intervals)
+        n = self.n_target if use == "target" else self.n_online
+        return midpoints(n) if key is None else jnp.sort(jax.random.uniform(key, (n,)))
+
+    def predict(
+        self,
+        head: Heads,
+        features: Float[Array, "features"],
+        use: Use = "choose",
+        level_key: PRNGKeyArray | None = None,
+        layer_key: PRNGKeyArray | None = None,
+    ) -> ReturnDist:
+        """``atoms[actions, n]`` of equal mass, at ``levels[n]``, never decreasing."""
+        levels = self.levels(use, level_key)
+        own = jnp.split(features, self.n_torsos)[0]
+        return ReturnDist(head.quantiles(own, levels, layer_key), levels=levels)
+
+    def divergence(self, predicted: ReturnDist, target: ReturnDist) -> Float[Array, ""]:
+        """sum_i mean_j rho_{tau_i}(target_j - predicted_i)."""
+        return quantile_huber(predicted.atoms, target.atoms, predicted.levels, self.kappa)
+
+    def error(self, head: Heads, features: Float[Array, "features"]) -> Float[Array, "actions n"]:
+        """Imitator minus imitated, at the middles of the intervals; only the imitator has a gradient."""
+        _, seen, frozen = jnp.split(features, 3)
+        assert head.imitator is not None and head.frozen is not None
+        levels = midpoints(self.n_intervals)
+        return head.imitator(seen, levels) - jax.lax.stop_gradient(head.frozen(frozen, levels))
+
+    def surprise(self, head: Heads, features: Float[Array, "features"]) -> Float[Array, "actions"]:
+        """W_p of the two: both increase, so that it is the mean over levels of |difference|^p, to the power 1/p."""
+        error = self.error(head, features)
+        return jnp.abs(error).mean(-1) if self.bonus == "w1" else jnp.sqrt((error**2).mean(-1))
+
+    def auxiliary(self, params: PyTree, target_params: PyTree, transition: Transition) -> Float[Array, ""]:
+        """W_2^2 of imitator and imitated where something was done: smooth, and least where W_1 is."""
+        if self.bonus == "none":
+            return jnp.zeros(())
+        error = self.error(params.head, params.torso(transition.obs_tm1))
+        return (error[transition.action_tm1] ** 2).mean()
+
+    def coefficient(self, clock: Clock) -> Float[Array, ""]:
+        """c_t."""
+        return schedules.sqrt_log(clock.time(self.t_unit, self.t_origin), self.c)
+
+    def start_memory(self) -> Any:
+        """Nothing is remembered."""
+        return ()
+
+    def draw_behaviour(self, key: PRNGKeyArray) -> Noise:
+        """Nothing is random."""
+        return ()
+
+    def behave(
+        self,
+        head: Heads,
+        features: Float[Array, "features"],
+        dist: ReturnDist,
+        scores: Float[Array, "actions"],
+        memory: Any,
+        fresh: Bool[Array, ""],
+        noise: Noise,
+        clock: Clock,
+    ) -> tuple[Float[Array, "actions"], Any]:
+        """The criterion's scores and the bonus."""
+        if self.bonus == "none":
+            return scores, memory
+        return scores + self.coefficient(clock) * self.surprise(head, features), memory
+
+    def behaviour_gauges(self, clock: Clock) -> dict[str, Float[Array, ""]]:
+        """The coefficient of the bonus."""
+        return {} if self.bonus == "none" else {"bonus_coefficient": self.coefficient(clock)}
