@@ -131,7 +131,7 @@ def cautiously(env: Any, rng: np.random.Generator) -> int:
             if e is None:
                 return 0.1 * abs(y - 5)
             ahead = x - e[0] if e[2] else e[0] - x
-            near = 10 - ahead if 0 <= ahead else 0
+            near = 10 - ahead if ahead >= 0 else 0
             return -near if e[3] else 5 * near
 
         places = {
@@ -244,7 +244,7 @@ def compare(game: str, steps: int, seed: int, policy: Callable[..., int], hard: 
     return played
 
 
-WAYS = [(at_random, False, False), (cautiously, False, False), (at_random, True, True), (cautiously, True, True)]
+WAYS = [(at_random, False, False), (cautiously, False, False), (cautiously, False, True), (at_random, True, True)]
 
 
 def ways(game: str) -> list[tuple[Callable[..., int], bool, bool]]:
@@ -254,7 +254,7 @@ def ways(game: str) -> list[tuple[Callable[..., int], bool, bool]]:
 
 @pytest.mark.parametrize("game", GAMES)
 def test_every_step_is_the_packages(game: str):
-    """Whole episodes at random and played well; then the end of the ramp, with games that go on after their end."""
+    """Whole episodes at random and played well; then games that go on after their end, up the ramp and at its end."""
     steps = 2600 if game == "freeway" else 1500
     for number, (policy, hard, ghost) in enumerate(ways(game)):
         played = compare(game, steps, number, policy, hard, ghost)
@@ -275,9 +275,10 @@ def test_every_one_of_a_hundred_thousand_steps_is_the_packages(game: str):
         bricks = np.array([np.sum(state["bricks"]) for state in reached])
         assert ((bricks[:-1] == 0) & (bricks[1:] == 30)).any()
     if game == "seaquest":
-        assert max(len(s["fish"]) + len(s["submarines"]) for s in reached) == 30
+        assert max(len(s["fish"]) + len(s["submarines"]) for s in reached) > 20
+        assert {s["spawn_interval"] for s in reached} >= set(range(1, 21))
         assert {-1, 6} <= {s["crew"] for s in reached}
     if game == "asterix":
         assert {s["spawn_interval"] for s in reached} >= set(range(1, 11))
     if game == "space_invaders":
-        assert {s["alien_interval"] for s in reached} >= {12, 11, 10}
+        assert {s["alien_interval"] for s in reached} >= set(range(6, 13))

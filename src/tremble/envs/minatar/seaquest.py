@@ -122,7 +122,8 @@ class Seaquest(eqx.Module):
             whole(5), whole(0), flag(False), whole(OXYGEN), whole(0), flag(True),
             Shots(no, zero, zero, no), clear, clear,
             Enemies(none, none, nought, nought, none, nought, nought), Divers(no, zero, zero, no, zero),
-            whole(SPAWN_INTERVAL), whole(SPAWN_INTERVAL), whole(DIVER_INTERVAL), whole(MOVE_INTERVAL), whole(0), whole(0),
+            whole(SPAWN_INTERVAL), whole(SPAWN_INTERVAL), whole(DIVER_INTERVAL), whole(MOVE_INTERVAL),
+            whole(0), whole(0),
         )  # fmt: skip
 
     def play(

@@ -1,4 +1,4 @@
-"""What the five games of MinAtar have in common: ten by ten cells, six actions of which one may stick, and a time limit.
+"""What the five games of MinAtar have in common: ten by ten cells, six actions that may stick, and a time limit.
 
 MinAtar (Young and Tian, arXiv:1903.03176) shrinks five Atari games to pictures of ten by ten cells, one channel for
 each kind of object. These are the games of the package ``minatar`` 1.0.15, rule by rule, with their random decisions
