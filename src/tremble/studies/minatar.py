@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from tremble.studies.runner import Cell, Options, Results, Study
 from tremble.training import checkpoint
 from tremble.training.spec import RunSpec
 
-AGENTS = ("qrdqn", "dltv", "p_dltv", "pqr", "dqn", "iqn", "rainbow")
+MAIN = ("qrdqn", "dltv", "p_dltv", "pqr")
+AGENTS = (*MAIN, "dqn", "iqn", "rainbow")
 DEFAULT_GAMES = ("breakout", "freeway", "space_invaders")
 RIVALS = ("qrdqn", "dltv", "p_dltv")
 """The paper's claim, made on Atari: PQR is better than each of these."""
@@ -55,26 +57,38 @@ def load_career(path: Path, seed: int, spec: RunSpec) -> Career:
     return Career(seed, ends, curve, contents.group("final")["returns"])
 
 
+def games_of(options: Options) -> list[str]:
+    """The games chosen; a quick look has the first of them."""
+    games = _known(options.choices["games"], GAMES, "game")
+    return games[:1] if options.quick else games
+
+
+def agents_of(options: Options) -> list[str]:
+    """The agents chosen; a quick look has those of the paper among them."""
+    agents = _known(options.choices["agents"], PRESETS, "agent")
+    return [a for a in agents if a in MAIN] or agents if options.quick else agents
+
+
+def _known(names: Sequence[str], known: Mapping[str, Any], kind: str) -> list[str]:
+    for name in names:
+        if name not in known:
+            raise SettingsError(f"there is no {kind} {name!r}; {nearest(name, known)}")
+    return list(dict.fromkeys(names))
+
+
 def cells(options: Options) -> list[Cell]:
     """Every agent on every game."""
-    games, agents = options.choices["games"], options.choices["agents"]
-    for name, known in [*((g, GAMES) for g in games), *((a, PRESETS) for a in agents)]:
-        if name not in known:
-            kind = "game" if known is GAMES else "agent"
-            raise SettingsError(f"there is no {kind} {name!r}; {nearest(name, known)}")
     if options.choices["update_interval"] < 1:
         raise SettingsError("update_interval must be at least 1")
     settings: dict[str, Any] = {"update_interval": options.choices["update_interval"]}
     if options.quick:
         settings |= {"start_steps": 1000, "n_quantiles": 16, "memory_size": 10_000}
+    record = {"record_every": max(1000, options.steps // 100)}
     return [
-        Cell(
-            f"{game} | {agent}", agent, settings | fading(agent, options), {}, f"minatar/{game}", None,
-            {"record_every": max(1000, options.steps // 100)},
-        )
-        for game in games
-        for agent in agents
-    ]  # fmt: skip
+        Cell(f"{game} | {agent}", agent, settings | fading(agent, options), {}, f"minatar/{game}", None, record)
+        for game in games_of(options)
+        for agent in agents_of(options)
+    ]
 
 
 def fading(agent: str, options: Options) -> dict[str, Any]:
@@ -88,7 +102,7 @@ def fading(agent: str, options: Options) -> dict[str, Any]:
 
 def analyse(results: Results, options: Options) -> str:
     """Figure, tables and report."""
-    games, agents = options.choices["games"], options.choices["agents"]
+    games, agents = games_of(options), agents_of(options)
     draw(results, options)
     tables.write_csv(
         options.out / "final.csv",
@@ -158,11 +172,8 @@ def finals(results: Results, game: str, agent: str) -> list[float]:
 
 def lates(results: Results, game: str, agent: str) -> list[float]:
     """Mean return over the last tenth of training; 0 where not a single episode ended."""
-    return [
-        float(np.nan_to_num(np.nanmean(x))) if np.isfinite(x).any() else 0.0
-        for c in results[f"{game} | {agent}"]
-        for x in [c.curve[-WINDOWS // 10 :]]
-    ]
+    curves = [career.curve[-WINDOWS // 10 :] for career in results[f"{game} | {agent}"]]
+    return [float(np.nanmean(curve)) if np.isfinite(curve).any() else 0.0 for curve in curves]
 
 
 def lead(results: Results, game: str, rival: str) -> Interval:
@@ -178,7 +189,7 @@ def verdict(interval: Interval) -> str:
 
 def rivals(options: Options) -> list[str]:
     """Whom PQR can be compared with."""
-    agents = options.choices["agents"]
+    agents = agents_of(options)
     return [rival for rival in RIVALS if rival in agents and "pqr" in agents]
 
 
@@ -186,7 +197,7 @@ def claims(results: Results, options: Options) -> list[list[str]]:
     """A row per rival, a verdict per game."""
     rows = []
     for rival in rivals(options):
-        leads = [lead(results, game, rival) for game in options.choices["games"]]
+        leads = [lead(results, game, rival) for game in games_of(options)]
         rows.append([f"PQR − {figures.NAMES[rival]}", *[f"{x.text(2)}: {verdict(x)}" for x in leads]])
     return rows
 
@@ -196,7 +207,7 @@ def plain_words(results: Results, options: Options) -> str:
     lines = []
     for rival in rivals(options):
         found: dict[str, list[str]] = {}
-        for game in options.choices["games"]:
+        for game in games_of(options):
             found.setdefault(verdict(lead(results, game, rival)), []).append(game)
         parts = "; ".join(f"{word} on {', '.join(games)}" for word, games in found.items())
         lines.append(f"- *PQR is better than {figures.NAMES[rival]}*: {parts}.")
@@ -205,18 +216,15 @@ def plain_words(results: Results, options: Options) -> str:
 
 def draw(results: Results, options: Options) -> None:
     """One panel per game."""
-    games, agents = options.choices["games"], options.choices["agents"]
+    games, agents = games_of(options), agents_of(options)
     figure, axes = figures.new(1, len(games), 4.2 * len(games) + 1, 3.8)
     for axis, game in zip(np.atleast_1d(axes), games, strict=True):
         for agent in agents:
             careers = results[f"{game} | {agent}"]
             curves = np.stack([c.curve for c in careers])
-            intervals = [
-                mean_interval(column[np.isfinite(column)]) if np.isfinite(column).any() else None for column in curves.T
-            ]
-            shown = [i for i, x in enumerate(intervals) if x is not None]
-            steps = careers[0].ends[shown]
-            known = [x for x in intervals if x is not None]
+            ended = np.isfinite(curves).any(0)
+            steps = careers[0].ends[ended]
+            known = [mean_interval(column[np.isfinite(column)]) for column in curves.T[ended]]
             colour = figures.COLOURS.get(agent)
             (line,) = axis.plot(steps, [x.estimate for x in known], color=colour, label=figures.NAMES.get(agent, agent))
             if len(careers) > 1:
