@@ -43,6 +43,8 @@ class Study:
     """Processes (default: one per core)."""
     report_only: bool = False
     """Train nothing; write the report from the runs there are."""
+    set: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME=VALUE")] = ()
+    """Choose what a study leaves open: --set games=breakout,asterix --set agents=pqr,qrdqn (its page says what)."""
 
     def run(self) -> None:
         """Run it."""
@@ -294,7 +296,7 @@ class Record:
         with Progress(console=console, transient=True) as progress:
             bar = progress.add_task("drawing", total=len(scenes))
             write_video(
-                scenes, out, fps=self.fps, names=self.actions or None,
+                scenes, out, fps=self.fps, names=self.actions or getattr(env.unwrapped, "action_names", None),
                 on_frame=lambda done: progress.update(bar, completed=done),
             )  # fmt: skip
         console.print(f"{len(scenes)} steps, return {scenes[-1].total:.1f} before the last reward: [bold]{out}[/]")
@@ -401,7 +403,7 @@ class Illustrate:
 
 
 def _run_study(study, settings: Study, default_out: Path, show_counts: bool = False) -> None:  # type: ignore[no-untyped-def]
-    from tremble.settings import SettingsError
+    from tremble.settings import SettingsError, parse_assignments
     from tremble.studies.nchain_counts import count_table
     from tremble.studies.runner import Options, collect, run_study
 
@@ -411,7 +413,7 @@ def _run_study(study, settings: Study, default_out: Path, show_counts: bool = Fa
         raise SettingsError("a study needs at least one seed and 1,000 steps")
     options = Options(
         settings.out or default_out, settings.store, seeds, steps, settings.quick,
-        settings.budget_minutes, settings.jobs, settings.report_only,
+        settings.budget_minutes, settings.jobs, settings.report_only, study.chosen(parse_assignments(settings.set)),
     )  # fmt: skip
     report = run_study(study, options, console)
     if show_counts:

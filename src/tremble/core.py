@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
 
 from tremble.dist import ReturnDist
 
@@ -230,8 +230,8 @@ class JaxEnv(Protocol):
         """Next state (before any reset), reward, terminated, truncated."""
         ...
 
-    def observe(self, state: PyTree) -> Float[Array, "*obs"]:
-        """What the agent sees of a state."""
+    def observe(self, state: PyTree) -> Shaped[Array, "*obs"]:
+        """What the agent sees of a state, in the type that replay stores: truths or bytes where they are enough."""
         ...
 
     def index(self, state: PyTree) -> Int[Array, ""]:

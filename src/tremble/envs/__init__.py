@@ -10,6 +10,7 @@ from tremble.envs import probes
 from tremble.envs.chain import NChain
 from tremble.envs.deep_sea import DeepSea
 from tremble.envs.jax_gym import JaxGymEnv
+from tremble.envs.minatar import GAMES, minatar
 from tremble.envs.registration import register
 
 JAX_ENVS: dict[str, Callable[..., JaxEnv]] = {
@@ -23,6 +24,7 @@ JAX_ENVS: dict[str, Callable[..., JaxEnv]] = {
     "probe-joint": probes.JointPolicy,
     "probe-two-point": probes.TwoPointReward,
     "probe-truncation": probes.TruncationOnly,
+    **{f"minatar/{game}": partial(minatar, game) for game in GAMES},
 }
 """Constructors by name; keyword arguments are the fields of the environment."""
 

@@ -11,8 +11,36 @@ import numpy as np
 from gymnasium import spaces
 
 from tremble.core import JaxEnv, Stream, stream_key
+from tremble.settings import SettingsError
 
 BLOCK = 256
+
+
+# Compiled once for all environments of a kind: several of them run side by side in an evaluation.
+@jax.jit
+def _reset(env: JaxEnv, seed: Any, t: Any) -> Any:
+    return env.reset(stream_key(seed, Stream.RESET, t))
+
+
+@jax.jit
+def _draw(env: JaxEnv, seed: Any, t0: Any) -> Any:
+    """In blocks, as the compiled loop does: drawn one by one, some numbers would differ in their last bit."""
+    return jax.vmap(lambda t: env.draw(stream_key(seed, Stream.STEP, t)))(t0 + jnp.arange(BLOCK))
+
+
+@jax.jit
+def _step(env: JaxEnv, state: Any, action: Any, block: Any, k: Any) -> Any:
+    return env.step(state, action, jax.tree.map(lambda x: x[k], block))
+
+
+@jax.jit
+def _observe(env: JaxEnv, state: Any) -> Any:
+    return env.observe(state)
+
+
+@jax.jit
+def _is_optimal(env: JaxEnv, state: Any, action: Any) -> Any:
+    return env.is_optimal(state, action)
 
 
 class JaxGymEnv(gymnasium.Env[np.ndarray, np.int64]):
@@ -23,26 +51,26 @@ class JaxGymEnv(gymnasium.Env[np.ndarray, np.int64]):
     are then ignored. Without it, a seeded `reset` starts those streams from that seed.
     """
 
-    metadata = {"render_modes": []}  # noqa: RUF012 (Gymnasium's declaration)
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012 (Gymnasium's declaration)
 
-    def __init__(self, env: JaxEnv, run_seed: int | None = None):
-        """Wrap ``env``."""
+    def __init__(self, env: JaxEnv, run_seed: int | None = None, render_mode: str | None = None):
+        """Wrap ``env``; there are pictures if it has a function ``image`` that makes them from observations."""
+        if render_mode is not None and not (render_mode == "rgb_array" and hasattr(env, "image")):
+            raise SettingsError(f"{type(env).__name__} cannot be rendered as {render_mode!r}")
+        self.render_mode = render_mode
         self.env, self._fixed = env, run_seed is not None
         self._run_seed, self._t = run_seed or 0, 0
-        self._reset = jax.jit(lambda seed, t: env.reset(stream_key(seed, Stream.RESET, t)))
-        # In blocks, as the compiled loop does: drawn one by one, some numbers would differ in their last bit.
-        self._draw = jax.jit(
-            lambda seed, t0: jax.vmap(lambda t: env.draw(stream_key(seed, Stream.STEP, t)))(t0 + jnp.arange(BLOCK))
-        )
+        # Numbers become arrays once: a Python float would be sent to the device at every call.
+        self._world: JaxEnv = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), env)
         self._block: tuple[int, int, Any] | None = None
-        self._step = jax.jit(
-            lambda state, action, block, k: env.step(state, action, jax.tree.map(lambda x: x[k], block))
-        )
-        self._observe, self._is_optimal = jax.jit(env.observe), jax.jit(env.is_optimal)
-        self._state = self._reset(self._run_seed, 0)
-        shape = np.shape(self._observe(self._state))
-        self.observation_space = spaces.Box(-np.inf, np.inf, shape, np.float32)
+        self._state = _reset(self._world, self._run_seed, 0)
+        first = _observe(self._world, self._state)
+        # Truths become bytes of 0 and 1, which every space and every replay memory knows.
+        self._bytes = first.dtype in (jnp.bool_, jnp.uint8)
+        low, high = (0, 1 if first.dtype == jnp.bool_ else 255) if self._bytes else (-np.inf, np.inf)
+        self.observation_space = spaces.Box(low, high, first.shape, np.uint8 if self._bytes else np.float32)
         self.action_space = spaces.Discrete(env.n_actions)
+        self.action_names: tuple[str, ...] | None = getattr(env, "action_names", None)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -51,20 +79,26 @@ class JaxGymEnv(gymnasium.Env[np.ndarray, np.int64]):
         super().reset(seed=seed)
         if seed is not None and not self._fixed:
             self._run_seed, self._t = seed % 2**31, 0
-        self._state = self._reset(self._run_seed, self._t)
+        self._state = _reset(self._world, self._run_seed, self._t)
         return self._obs(), {}
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """One step."""
-        optimal = bool(self._is_optimal(self._state, np.int32(action)))
+        optimal = bool(_is_optimal(self._world, self._state, np.int32(action)))
         first = self._t // BLOCK * BLOCK
         if self._block is None or self._block[:2] != (self._run_seed, first):
-            self._block = (self._run_seed, first, self._draw(self._run_seed, first))
-        self._state, reward, terminated, truncated = self._step(
-            self._state, np.int32(action), self._block[2], self._t - first
+            self._block = (self._run_seed, first, _draw(self._world, self._run_seed, first))
+        self._state, reward, terminated, truncated = _step(
+            self._world, self._state, np.int32(action), self._block[2], self._t - first
         )
         self._t += 1
         return self._obs(), float(reward), bool(terminated), bool(truncated), {"is_optimal": optimal}
+
+    def render(self) -> Any:
+        """The picture of the present state; None without a render mode."""
+        if self.render_mode is None:
+            return None
+        return self.env.image(np.asarray(_observe(self._world, self._state)))  # type: ignore[attr-defined]
 
     def save_state(self) -> dict[str, np.ndarray]:
         """Everything that determines what follows."""
@@ -80,4 +114,4 @@ class JaxGymEnv(gymnasium.Env[np.ndarray, np.int64]):
         return self._obs()
 
     def _obs(self) -> np.ndarray:
-        return np.asarray(self._observe(self._state), np.float32)
+        return np.asarray(_observe(self._world, self._state)).astype(np.uint8 if self._bytes else np.float32)

@@ -17,6 +17,8 @@ Layers = tuple[tuple[int, int, int], ...]
 """(filters, size, stride) of each convolution."""
 NATURE: Layers = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
 """The convolutions of the DQN of 2015, which all agents on Atari share."""
+SMALL = 10_000
+"""Up to so many numbers, a picture's neighbourhoods are written out: XLA's convolutions are slow on small pictures."""
 MINATAR: Layers = ((16, 3, 1),)
 """The convolution of the MinAtar paper; a dense layer of 128 follows."""
 
@@ -42,6 +44,8 @@ class Conv(eqx.Module):
 
     def __call__(self, picture: Float[Array, "height width inputs"]) -> Float[Array, "rows columns filters"]:
         """The filtered picture."""
+        if self.stride == 1 and picture.size * self.weight.shape[0] ** 2 <= SMALL:
+            return filtered_by_products(picture, self.weight, self.padding) + self.bias
         out = jax.lax.conv_general_dilated(
             picture[None],
             self.weight,
@@ -50,6 +54,21 @@ class Conv(eqx.Module):
             dimension_numbers=("NHWC", "HWIO", "NHWC"),
         )
         return out[0] + self.bias
+
+
+def filtered_by_products(
+    picture: Float[Array, "height width inputs"],
+    weight: Float[Array, "size size inputs filters"],
+    padding: Literal["valid", "same"],
+) -> Float[Array, "rows columns filters"]:
+    """A convolution of stride 1 as one product: every output cell's neighbourhood in a row, times the filters."""
+    size = weight.shape[0]
+    if padding == "same":
+        before = (size - 1) // 2
+        picture = jnp.pad(picture, ((before, size - 1 - before), (before, size - 1 - before), (0, 0)))
+    rows, columns = picture.shape[0] - size + 1, picture.shape[1] - size + 1
+    shifted = [picture[i : i + rows, j : j + columns] for i in range(size) for j in range(size)]
+    return jnp.concatenate(shifted, -1) @ weight.reshape(-1, weight.shape[-1])
 
 
 class ConvTorso(eqx.Module):

@@ -6,7 +6,8 @@ import math
 
 import equinox as eqx
 import jax
-from jaxtyping import Array, Float, PRNGKeyArray
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
 from tremble.networks.initialisation import Initialisation
 
@@ -22,9 +23,9 @@ class Mlp(eqx.Module):
         keys = jax.random.split(key, max(len(widths), 1))
         self.layers = tuple(eqx.nn.Linear(a, b, key=k) for a, b, k in zip(sizes[:-1], sizes[1:], keys, strict=False))
 
-    def __call__(self, obs: Float[Array, "*obs"]) -> Float[Array, "features"]:
+    def __call__(self, obs: Shaped[Array, "*obs"]) -> Float[Array, "features"]:
         """Features of one observation, flattened first."""
-        x = obs.reshape(-1)
+        x = obs.reshape(-1).astype(jnp.float32)
         for layer in self.layers:
             x = jax.nn.relu(layer(x))
         return x

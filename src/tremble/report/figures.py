@@ -16,11 +16,16 @@ COLOURS = {
     "p_dltv": "#e09f3e",
     "pqr": "#2a6f97",
     "dqn": "#9a8c98",
+    "iqn": "#5b8c5a",
+    "rainbow": "#7b5ea7",
     "oracle": "#111111",
     "left": "#2a6f97",
     "right": "#d1495b",
 }
-NAMES = {"qrdqn": "QR-DQN", "dltv": "DLTV", "p_dltv": "p-DLTV", "pqr": "PQR", "dqn": "DQN"}
+NAMES = {
+    "qrdqn": "QR-DQN", "dltv": "DLTV", "p_dltv": "p-DLTV", "pqr": "PQR", "dqn": "DQN", "iqn": "IQN",
+    "rainbow": "Rainbow",
+}  # fmt: skip
 
 plt.rcParams.update(
     {

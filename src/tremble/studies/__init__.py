@@ -7,6 +7,7 @@ from tremble.studies import (
     control_search,
     exploration,
     lunarlander,
+    minatar,
     nchain_counts,
     nchain_readings,
     nchain_returns,
@@ -28,6 +29,7 @@ STUDIES: dict[str, Study] = {
         control.STUDY,
         control_search.STUDY,
         exploration.STUDY,
+        minatar.STUDY,
         theory.STUDY,
     )
 }

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from tremble.envs.chain import LEFT, RIGHT, NChain
+from tremble.settings import SettingsError, nearest
 from tremble.training import checkpoint
 from tremble.training.pool import Task, run_tasks
 from tremble.training.spec import ADDED_LATER, RunSpec
@@ -59,6 +60,8 @@ class Options:
     budget_minutes: float | None = None
     jobs: int | None = None
     report_only: bool = False
+    choices: dict[str, Any] = field(default_factory=dict)
+    """Answers to what the study leaves open (`Study.choices`)."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,21 @@ class Study:
     quick_steps: int = 3_000
     load: Callable[[Path, int, RunSpec], Any] | None = None
     """What is read off a stored run; None reads an `Outcome` on N-Chain."""
+    choices: dict[str, Any] = field(default_factory=dict)
+    """What a user may choose, with the defaults: lists of words, or numbers."""
+
+    def chosen(self, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """The choices, some of them made by a user."""
+        made = dict(self.choices)
+        for name, value in changes.items():
+            if name not in made:
+                hint = nearest(name, made) if made else "it leaves nothing to choose"
+                raise SettingsError(f"the study {self.name} has no choice {name!r}; {hint}")
+            many, number = isinstance(made[name], tuple), isinstance(made[name], int)
+            if number and (isinstance(value, bool) or not isinstance(value, int)):
+                raise SettingsError(f"{name} must be a whole number, got {value!r}")
+            made[name] = tuple(_words(value)) if many else value
+        return made
 
 
 def stored(store: Path, spec: RunSpec) -> Path:
@@ -207,6 +225,12 @@ def load_outcome(path: Path, seed: int, spec: RunSpec) -> Outcome:
         env,
         gamma,
     )
+
+
+def _words(value: Any) -> list[str]:
+    """``breakout,asterix``, as a user or the parser of settings writes it."""
+    parts = value if isinstance(value, list | tuple) else str(value).strip("[]").split(",")
+    return [str(part).strip() for part in parts]
 
 
 def slug(text: str) -> str:

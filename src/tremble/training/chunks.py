@@ -15,6 +15,7 @@ from jaxtyping import Array, Int
 
 from tremble.agent import Agent
 from tremble.core import Clock, JaxEnv, Stream, stream_key
+from tremble.envs.encoding import Encoder
 from tremble.replay import draw_sample
 from tremble.training import compiled
 from tremble.training.checkpoint import Contents
@@ -46,6 +47,12 @@ def _look_single(agent, env, seed, state, t, learning):  # type: ignore[no-untyp
 @partial(jax.jit, static_argnums=(5,))
 def _look_many(agents, envs, seeds, states, t, learning):  # type: ignore[no-untyped-def]
     return jax.vmap(lambda a, e, s, x: look(a, e, s, x, t, learning))(agents, envs, seeds, states)
+
+
+def encoder_of(env: JaxEnv) -> Encoder:
+    """The encoder of the same environment under Gymnasium (`JaxGymEnv`)."""
+    seen = jax.eval_shape(lambda: env.observe(env.reset(jax.random.key(0))))
+    return Encoder("box", tuple(seen.shape), "uint8" if seen.dtype in (jnp.bool_, jnp.uint8) else "float32")
 
 
 @dataclass
@@ -158,9 +165,9 @@ class CompiledLoop:
         return self.train_state.learner.params
 
     @property
-    def obs_shape(self) -> tuple[int, ...]:
-        """Shape of an observation."""
-        return tuple(jax.eval_shape(lambda: self.env.observe(self.env.reset(jax.random.key(0)))).shape)
+    def encoder(self) -> Encoder:
+        """What makes a Gymnasium environment's observations those of the run."""
+        return encoder_of(self.env)
 
     def advance(self, until: int) -> None:
         """Run compiled calls until ``until``, which is where one of them ends."""

@@ -9,9 +9,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from tremble.envs.encoding import Encoder
 from tremble.settings import SettingsError
-from tremble.training.chunks import DEFAULT_CHUNK, Record, iterate
+from tremble.training.chunks import DEFAULT_CHUNK, Record, encoder_of, iterate
 from tremble.training.run import Run
 from tremble.training.spec import RunSpec
 from tremble.training.trained import Counts, TrainedAgent
@@ -67,9 +66,8 @@ def train_many(
     runs = []
     for i, (spec, (single, world), record) in enumerate(zip(specs, built, records, strict=True)):
         params = jax.tree.map(lambda x, i=i: x[i], state.learner.params)
-        shape = tuple(jax.eval_shape(lambda world=world: world.observe(world.reset(jax.random.key(0)))).shape)
         counts = Counts(steps, int(record.rows[-1]["updates"]), int(record.rows[-1]["episodes"]))
-        trained = TrainedAgent(single, params, Encoder("box", shape), world.n_actions, 0, counts, spec)
+        trained = TrainedAgent(single, params, encoder_of(world), world.n_actions, 0, counts, spec)
         groups = record.arrays()
         runs.append(Run(spec, trained, record.rows, [], groups["log"], groups["snapshots"], []))
     return runs

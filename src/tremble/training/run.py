@@ -22,7 +22,6 @@ import numpy as np
 from tremble.agent import Agent
 from tremble.envs import JAX_ENVS
 from tremble.envs.adaptor import Environment, make_single, name_of, open_environment
-from tremble.envs.encoding import Encoder
 from tremble.envs.jax_gym import JaxGymEnv
 from tremble.replay import bill, readable
 from tremble.settings import SettingsError, nearest
@@ -169,7 +168,7 @@ def drive(
     if world is None:
         stops = tuple(n for n in (chunk, save_every if directory else 0) if n)
         loop = CompiledLoop(agent, jax_env(spec.env, spec.env_options), spec.seed, steps, spec.record_every, stops)
-        encoder, n_actions = Encoder("box", loop.obs_shape), loop.env.n_actions
+        encoder, n_actions = loop.encoder, loop.env.n_actions
     else:
         agent = _fitted(agent, spec, world.n_envs)
         loop = HostLoop(agent, world, spec.seed, steps)
@@ -262,7 +261,9 @@ def drive(
 def evaluation_maker(spec: RunSpec, env: Any) -> Callable[[], gymnasium.Env[Any, Any]]:
     """How to make a fresh environment for evaluation."""
     if spec.env in JAX_ENVS:
-        return lambda: JaxGymEnv(jax_env(spec.env, spec.env_options))
+        options = dict(spec.env_options)
+        render_mode = options.pop("render_mode", None)
+        return lambda: JaxGymEnv(jax_env(spec.env, options), render_mode=render_mode)
     if isinstance(env, gymnasium.Env | gymnasium.vector.VectorEnv):
         made = getattr(env, "spec", None)
         if made is None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 from tremble.agent import Agent
 from tremble.training import checkpoint
@@ -31,7 +33,7 @@ FINAL_SEED = 1_000_000
 
 
 def train_inside(spec: RunSpec, agent: Agent, out: Path, show: Callable[[int], None]) -> None:
-    """A run inside XLA; keeps its log, snapshots and table, not its parameters."""
+    """A run inside XLA; keeps its log, snapshots and table, not its parameters. An interrupted one begins again."""
     record = Record()
     for moment in iterate(agent, jax_env(spec.env, spec.env_options), spec.seed, spec.steps, spec.record_every):
         record.add(moment)
@@ -40,20 +42,40 @@ def train_inside(spec: RunSpec, agent: Agent, out: Path, show: Callable[[int], N
     checkpoint.save(out, record.arrays(), meta)
 
 
-def train_beside(spec: RunSpec, agent: Agent, out: Path, show: Callable[[int], None]) -> None:
-    """A run beside a Gymnasium environment, in a directory of its own from which it goes on if interrupted.
+def train_and_evaluate(spec: RunSpec, agent: Agent, out: Path, show: Callable[[int], None]) -> None:
+    """A run in a directory of its own, from which it goes on if interrupted.
 
-    Keeps its table, its evaluations, and a final one of 100 episodes.
+    Keeps its table, its episodes, its evaluations, and a final one of 100 episodes.
     """
-    run = drive(spec, agent, spec.env, out.with_suffix(""), on_progress=lambda step, row: show(step))
+    directory = out.with_suffix("")
+    run = drive(spec, agent, spec.env, directory, on_progress=lambda step, row: show(step))
     maker = evaluation_maker(spec, spec.env)
     final = evaluate(run.agent, maker, episodes=FINAL_EPISODES, seed=FINAL_SEED + spec.seed)
     meta = {
         "spec": spec.as_json(), "settings": spec.describe(), "rows": run.rows, "evaluations": run.evaluations,
-        "episodes": run.episodes,
+        "episodes": run.episodes or episodes_in(run.log),
     }  # fmt: skip
     names = ("returns", "discounted", "lengths", "truncated", "predicted")
     checkpoint.save(out, {"final": {name: getattr(final, name) for name in names}}, meta)
+    # There is nothing left to go on to, and with pictures in replay a state is large.
+    shutil.rmtree(directory / "checkpoints", ignore_errors=True)
+
+
+def episodes_in(log: dict[str, np.ndarray]) -> list[dict[str, Any]]:
+    """What a run beside a Gymnasium environment says about its episodes, from the log of one inside XLA."""
+    last = np.flatnonzero(log["done"])
+    total = np.concatenate([[0.0], np.cumsum(log["reward"], dtype=np.float64)[last]])
+    begin = np.concatenate([[-1], last])
+    return [
+        {"step": int(t) + 1, "return": float(r), "length": int(n)}
+        for t, r, n in zip(last, np.diff(total), np.diff(begin), strict=True)
+    ]
+
+
+def how(spec: RunSpec, agent: Agent) -> Callable[[RunSpec, Agent, Path, Callable[[int], None]], None]:
+    """Small worlds that list their states are judged by what was done in each; all others by what was gained."""
+    listed = spec.compiled(agent) and jax_env(spec.env, spec.env_options).observation_table is not None
+    return train_inside if listed else train_and_evaluate
 
 
 def main() -> None:
@@ -78,7 +100,7 @@ def main() -> None:
             def show(step: int, row: Any = None, number: Any = task["id"]) -> None:
                 say({"id": number, "step": step})
 
-            (train_inside if spec.compiled(agent) else train_beside)(spec, agent, out, show)
+            how(spec, agent)(spec, agent, out, show)
             say({"id": task["id"], "done": True})
         except Exception as error:  # reported to the parent, which names the run and stops
             say({"id": task["id"], "error": f"{type(error).__name__}: {error}"})
