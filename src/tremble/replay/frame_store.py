@@ -17,7 +17,7 @@ BLOCK = 1024
 
 
 class FrameStore:
-    """Slots for pictures ``[height, width]``, counted references to them, and which of them changed since they were saved.
+    """Slots for pictures ``[height, width]``, how many references each has, and which changed since they were saved.
 
     A slot that nothing refers to any more goes to the end of a queue, and new pictures take the slots at its front. As
     pictures are released in about the order in which they came, slots are written one after the other, round and round:

@@ -66,7 +66,7 @@ class FrameReplay:
     def keep(
         self, env: int, obs: UInt8[np.ndarray, "height width stack"], after: UInt8[np.ndarray, "height width stack"]
     ) -> tuple[Int[np.ndarray, "stack"], Int[np.ndarray, "stack"]]:
-        """Slots in place of the observations before and after a step; its items must be inserted before the next step."""
+        """Slots in place of the observations before and after a step, whose items must be inserted before the next."""
         return self._refer(env, obs), self._refer(env, after)
 
     def _refer(self, env: int, obs: np.ndarray) -> np.ndarray:
