@@ -92,6 +92,11 @@ class FrameStore:
 
     # --- on disk ------------------------------------------------------------------------------------------------------
 
+    @property
+    def n_blocks(self) -> int:
+        """How many there are; the last may be shorter than the others."""
+        return -(-self.used // BLOCK)
+
     def changed(self) -> list[int]:
         """Blocks that were written to since `saved` was last called."""
         return sorted(self._changed)

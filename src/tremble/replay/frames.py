@@ -7,6 +7,7 @@ observations before a step, and in four after. A million transitions are 52 GiB 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +137,7 @@ class FrameReplay:
             "recent": np.stack(recent) if recent else np.zeros((0, self._stack), np.int32),
         }
 
-    def load(self, state: dict[str, np.ndarray], blocks: list[np.ndarray]) -> None:
+    def load(self, state: dict[str, np.ndarray], blocks: Iterable[np.ndarray]) -> None:
         """Continue from a `state` and the blocks of pictures that belong to it."""
         own = {"recent_lengths", "recent", "frames_used", "frames_free"}
         if not own <= state.keys():
