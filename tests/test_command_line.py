@@ -30,9 +30,20 @@ def test_list(tmp_path):
     assert "criterion.delta_0" in tremble("list", "--settings", "pqr", cwd=tmp_path).stdout
 
 
+def test_protocols(tmp_path):
+    wide = {**os.environ, "COLUMNS": "200"}
+    text = tremble("protocols", cwd=tmp_path, env=wide).stdout
+    assert all(word in text for word in ("paper", "dqn_zoo", "dopamine", "≠ sticky_probability", "  cap_frames"))
+    few = tremble("protocols", "--differences", "--variants", cwd=tmp_path, env=wide).stdout
+    assert "cap_frames" not in few and "paper_v4" in few and "≠ frame_skip_min" in few
+    one = tremble("protocols", "dqn_zoo", cwd=tmp_path, env=wide).stdout
+    assert "dqn_zoo/processors.py" in one and "201 quantiles" in one
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [
+        (["protocols", "dopamin"], "did you mean 'dopamine'"),
         (["train", "pqrr"], "did you mean 'pqr'"),
         (["train", "pqr", "--set", "detla_0=3"], "did you mean 'delta_0'"),
         (["train", "pqr", "--env", "nchian"], "did you mean 'nchain'"),

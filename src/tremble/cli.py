@@ -388,6 +388,37 @@ class List:
 
 
 @dataclass
+class Protocols:
+    """Show how Atari scores are made: the published protocols side by side, or one of them with its sources.
+
+    Examples:
+      tremble protocols
+      tremble protocols dopamine
+    """
+
+    name: Positional[str | None] = None
+    """Show this one alone, with where each value was read and what its agents were trained with."""
+    variants: bool = False
+    """Show the variants of the paper's protocol too."""
+    differences: bool = False
+    """Leave out what they agree on."""
+
+    def run(self) -> None:
+        """Run it."""
+        from tremble.envs.protocols import PROTOCOLS, find_protocol
+        from tremble.report.protocol_tables import agent_table, one, side_by_side
+
+        if self.name is not None:
+            protocol = find_protocol(self.name)
+            console.print(one(protocol))
+            console.print(agent_table(protocol))
+            return
+        shown = list(PROTOCOLS.values())[: None if self.variants else 3]
+        console.print(side_by_side(shown, only_differences=self.differences))
+        console.print("≠ they differ.   One of them with its sources: tremble protocols NAME", highlight=False)
+
+
+@dataclass
 class Illustrate:
     """Draw the paper's two illustrative figures with the library's own criteria (nothing is trained)."""
 
@@ -437,6 +468,7 @@ Command = (
     | Annotated[Record, subcommand("record")]
     | Annotated[Study, subcommand("study")]
     | Annotated[Demo, subcommand("demo")]
+    | Annotated[Protocols, subcommand("protocols")]
     | Annotated[Illustrate, subcommand("illustrate")]
     | Annotated[List, subcommand("list")]
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gymnasium
 
+from tremble.envs.atari_games import GAMES, id_of
+
 NCHAIN_ID = "tremble/NChain-v0"
 MINATAR_IDS = {
     "asterix": "tremble/MinAtar-Asterix-v0",
@@ -15,12 +17,18 @@ MINATAR_IDS = {
 
 
 def register() -> None:
-    """Make ``gymnasium.make("tremble/NChain-v0")`` and its like work; calling it again changes nothing.
+    """Make ``gymnasium.make("tremble/NChain-v0")``, ``"atari/Pong"`` and their like work; again changes nothing.
 
-    The entry points are strings, so an environment (and what it draws with) is imported when it is first made.
+    Entry points are strings, so an environment (and the emulator behind it) is imported when it is first made.
     """
     if NCHAIN_ID not in gymnasium.registry:
         gymnasium.register(NCHAIN_ID, entry_point="tremble.envs.gymnasium_chain:NChainEnv")
     for game, name in MINATAR_IDS.items():
         if name not in gymnasium.registry:
             gymnasium.register(name, entry_point="tremble.envs.gymnasium_minatar:make_minatar", kwargs={"game": game})
+    for rom in GAMES:
+        if id_of(rom) not in gymnasium.registry:
+            gymnasium.register(
+                id_of(rom), entry_point="tremble.envs.atari:AtariGame", kwargs={"game": rom}, order_enforce=False,
+                disable_env_checker=True,
+            )  # fmt: skip

@@ -1,0 +1,184 @@
+"""Learning curves that others published, and one's own, in one tidy table.
+
+Columns: ``source, protocol, returns, agent, game, seed, iteration, frame, value``. ``frame`` is when the value was
+complete, counted in frames of the emulator since the start of training; ``returns`` says whether the value was measured
+in an evaluation or while training.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from tremble.report.references import game_name
+from tremble.report.scores import Returns, ScoreTable
+from tremble.settings import SettingsError
+
+COLUMNS = ("source", "protocol", "returns", "agent", "game", "seed", "iteration", "frame", "value")
+FRAMES_PER_ITERATION = 1_000_000
+"""Of both code bases: 250,000 steps of 4 frames."""
+DOPAMINE_AGENTS = {
+    "DQN": "dqn",
+    "C51": "c51",
+    "Rainbow": "rainbow",
+    "IQN": "iqn",
+    "Quantile (JAX)": "qrdqn",
+    "DQN (Adam + MSE in JAX)": "dqn_adam",
+}
+"""Dopamine's names and ours; others are kept as they are."""
+ZOO_COLUMNS = (
+    "environment_name", "seed", "iteration", "frame", "eval_episode_return", "train_episode_return", "normalized_return"
+)  # fmt: skip
+
+
+def _table(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def load_dopamine(path: Path | str, game: str | None = None) -> pd.DataFrame:
+    """Dopamine's ``baselines/atari/data/GAME.json``: returns of *training*, one value for each iteration of each run.
+
+    The file is a list of {"Iteration", "Value", "Agent"} in the order of runs; a run has no number of its own, a new
+    one starts where Iteration does not go on. The game is the file's name unless it is given.
+    """
+    path = Path(path)
+    game = game_name(game or path.stem.removesuffix("_CNN").removesuffix("_Impala"))
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} is not JSON: {error}") from error
+    if not isinstance(entries, list) or not entries:
+        raise SettingsError(f"{path} is not one of Dopamine's files of curves: it should be a list of values")
+    rows: list[tuple[Any, ...]] = []
+    seeds: dict[str, int] = {}
+    previous: tuple[str | None, int] = (None, -1)
+    for number, entry in enumerate(entries):
+        iteration, value, agent = _dopamine_entry(entry, path, number)
+        if agent != previous[0] or iteration <= previous[1]:
+            if iteration != 0:
+                raise SettingsError(
+                    f"{path}, entry {number}: a run of {agent} starts at iteration {iteration}, not at 0"
+                )
+            seeds[agent] = seeds.get(agent, -1) + 1
+        elif iteration != previous[1] + 1:
+            raise SettingsError(f"{path}, entry {number}: iteration {iteration} follows {previous[1]}")
+        previous = (agent, iteration)
+        name = DOPAMINE_AGENTS.get(agent, agent)
+        frame = (iteration + 1) * FRAMES_PER_ITERATION
+        rows.append(("dopamine", "dopamine", "training", name, game, seeds[agent], iteration, frame, value))
+    return _table(rows)
+
+
+def _dopamine_entry(entry: Any, path: Path, number: int) -> tuple[int, float, str]:
+    place = f"{path}, entry {number}"
+    if not isinstance(entry, dict) or not {"Iteration", "Value", "Agent"} <= set(entry):
+        raise SettingsError(f"{place}: expected an Iteration, a Value and an Agent, got {str(entry)[:80]!r}")
+    iteration, value, agent = entry["Iteration"], entry["Value"], entry["Agent"]
+    if isinstance(iteration, bool) or not isinstance(iteration, int) or iteration < 0:
+        raise SettingsError(f"{place}: the Iteration should be a whole number, got {iteration!r}")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise SettingsError(f"{place}: the Value should be a number, got {value!r}")
+    if not isinstance(agent, str) or not agent:
+        raise SettingsError(f"{place}: the Agent should be a name, got {agent!r}")
+    return iteration, float(value), agent
+
+
+def load_dqn_zoo(path: Path | str, agent: str | None = None) -> pd.DataFrame:
+    """One of DQN Zoo's result files, a CSV for each agent: returns of evaluation *and* of training, in separate rows.
+
+    Iteration 0 is an evaluation before any training, so its training return is empty. The agent is the file's name
+    unless it is given.
+    """
+    path = Path(path)
+    agent = agent or path.stem
+    rows: list[tuple[Any, ...]] = []
+    seen: set[tuple[str, int, int]] = set()
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            reader = csv.DictReader(file)
+            missing = [column for column in ZOO_COLUMNS if column not in (reader.fieldnames or ())]
+            if missing:
+                raise SettingsError(f"{path} is not one of DQN Zoo's files of results: it lacks {', '.join(missing)}")
+            for line in reader:
+                rows += _zoo_line(line, f"{path}, line {reader.line_num}", agent, seen)
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise SettingsError(f"{path} is not a CSV file: {error}") from error
+    if not rows:
+        raise SettingsError(f"{path} has no results")
+    return _table(rows)
+
+
+def _zoo_line(line: dict[str, Any], place: str, agent: str, seen: set[tuple[str, int, int]]) -> list[tuple[Any, ...]]:
+    game = game_name(str(line["environment_name"]))
+    try:
+        seed, iteration, frame = (int(float(line[name])) for name in ("seed", "iteration", "frame"))
+        values = {
+            "evaluation": float(line["eval_episode_return"]),
+            "training": float(line["train_episode_return"] or "nan"),
+        }
+    except (TypeError, ValueError, OverflowError) as error:
+        raise SettingsError(f"{place}: {error}") from error
+    if frame != iteration * FRAMES_PER_ITERATION:
+        raise SettingsError(f"{place}: iteration {iteration} should end at frame {iteration:,}M, not {frame:,}")
+    if (game, seed, iteration) in seen:
+        raise SettingsError(f"{place}: iteration {iteration} of {game}, seed {seed}, is there twice")
+    seen.add((game, seed, iteration))
+    if not math.isfinite(values["evaluation"]):
+        raise SettingsError(f"{place}: the evaluation return is not a number")
+    return [
+        ("dqn_zoo", "dqn_zoo", kind, agent, game, seed, iteration, frame, value)
+        for kind, value in values.items()
+        if math.isfinite(value)
+    ]
+
+
+def load_run(directory: Path | str, protocol: str, game: str | None = None, frames_per_step: int = 4) -> pd.DataFrame:
+    """The evaluations of a run of one's own, to be drawn beside published ones."""
+    directory = Path(directory)
+    config, log = directory / "config.json", directory / "evaluations.jsonl"
+    if not config.exists() or not log.exists():
+        raise SettingsError(f"{directory} has no evaluations: train with --evaluate-every")
+    spec = json.loads(config.read_text(encoding="utf-8"))
+    spec = spec.get("spec", spec)
+    game = game_name(game or spec["env"])
+    rows = []
+    for iteration, text in enumerate(log.read_text(encoding="utf-8").splitlines()):
+        entry = json.loads(text)
+        frame = int(entry.get("frames", entry["step"] * frames_per_step))
+        row = ("tremble", protocol, "evaluation", spec["agent"], game, spec["seed"], iteration, frame, entry["mean"])
+        rows.append(row)
+    return _table(rows)
+
+
+def best_scores(curves: pd.DataFrame, until_frame: int = 50_000_000) -> ScoreTable:
+    """The score that papers call best: for each run its highest value up to a frame.
+
+    A maximum of noisy numbers favours agents whose curves are noisy; `last_scores` does not.
+    """
+    return _score_table(curves, until_frame, lambda runs: runs["value"].max())
+
+
+def last_scores(curves: pd.DataFrame, until_frame: int = 50_000_000) -> ScoreTable:
+    """For each run its last value up to a frame."""
+    return _score_table(curves, until_frame, lambda runs: runs["value"].last())
+
+
+def _score_table(curves: pd.DataFrame, until_frame: int, pick: Any) -> ScoreTable:
+    ways = curves[["protocol", "returns"]].drop_duplicates()
+    if len(ways) != 1:
+        found = " and ".join(f"{way.returns} under {way.protocol!r}" for way in ways.itertuples())
+        raise SettingsError(
+            f"these curves were measured in different ways: {found or 'none'}; select one of them first"
+        )
+    # DQN Zoo's iteration 0 is an untrained network; it is a value like any other.
+    chosen = curves[curves["frame"] <= until_frame].sort_values("frame", kind="stable")
+    if chosen.empty:
+        raise SettingsError(f"no value up to frame {until_frame:,}")
+    scores = pick(chosen.groupby(["agent", "game", "seed"], sort=False)).rename("score").reset_index()
+    returns: Returns = ways["returns"].iloc[0]
+    return ScoreTable(str(ways["protocol"].iloc[0]), returns, scores)

@@ -1,0 +1,216 @@
+"""Scores over many games: human-normalised, aggregated with intervals, and never mixed across protocols."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+from scipy import stats
+
+from tremble.report.references import game_name, human_random
+from tremble.report.statistics import Interval
+from tremble.settings import SettingsError
+
+Returns = Literal["evaluation", "training"]
+COLUMNS = ("agent", "game", "seed", "score")
+
+
+def human_normalised(score: Any, random: Any, human: Any) -> Any:
+    """(score - random) / (human - random): 0 plays at random, 1 plays as well as the human."""
+    return (score - random) / (human - random)
+
+
+def mean(scores: Float[np.ndarray, "runs games"]) -> float:
+    """Mean over games of the mean over runs; a few games with huge scores decide it."""
+    return float(scores.mean())
+
+
+def median(scores: Float[np.ndarray, "runs games"]) -> float:
+    """Median over games of the mean over runs; half of the games have no say."""
+    return float(np.median(scores.mean(0)))
+
+
+def iqm(scores: Float[np.ndarray, "runs games"]) -> float:
+    """Mean of the middle half of all runs of all games together: floor(n / 4) of n are cut at either end."""
+    return float(stats.trim_mean(scores, proportiontocut=0.25, axis=None))
+
+
+def optimality_gap(scores: Float[np.ndarray, "runs games"]) -> float:
+    """By how much scores fall short of the human, surpluses not counted: 1 - mean(min(score, 1)); less is better."""
+    return float(1.0 - np.minimum(scores, 1.0).mean())
+
+
+AGGREGATES: Mapping[str, Callable[[np.ndarray], float]] = MappingProxyType(
+    {"mean": mean, "median": median, "iqm": iqm, "optimality_gap": optimality_gap}
+)
+"""Summaries of normalised scores by name."""
+
+
+@dataclass(frozen=True)
+class Wins:
+    """Games in which the first is better, equal, worse; games that one of them lacks are in none."""
+
+    wins: int
+    ties: int
+    losses: int
+
+    @property
+    def games(self) -> int:
+        """Games that both have."""
+        return self.wins + self.ties + self.losses
+
+    @property
+    def sign_test(self) -> float:
+        """Two-sided p-value of as lopsided a count if each game were a fair coin; ties are left out."""
+        decided = self.wins + self.losses
+        return float(stats.binomtest(self.wins, decided).pvalue) if decided else 1.0
+
+    def text(self) -> str:
+        """For a table."""
+        return f"{self.wins} won, {self.ties} tied, {self.losses} lost"
+
+
+def count_wins(first: pd.Series, second: pd.Series) -> Wins:
+    """Compare two columns of scores, game by game; ties are counted apart."""
+    both = pd.concat([first.rename("a"), second.rename("b")], axis=1, join="inner").dropna()
+    if both.empty:
+        raise SettingsError("there is no game that both have a score for")
+    difference = both["a"] - both["b"]
+    return Wins(int((difference > 0).sum()), int((difference == 0).sum()), int((difference < 0).sum()))
+
+
+@dataclass(frozen=True)
+class ScoreTable:
+    """Raw scores of agents on games, one row for each run, all measured in the same way."""
+
+    protocol: str
+    returns: Returns
+    scores: pd.DataFrame
+    """Columns agent, game, seed, score."""
+
+    def __post_init__(self) -> None:
+        """Check what the arithmetic takes for granted, and spell games as the emulator does."""
+        missing = [column for column in COLUMNS if column not in self.scores.columns]
+        if missing:
+            raise SettingsError(f"a table of scores needs the columns {', '.join(COLUMNS)}; it lacks {missing}")
+        if self.returns not in ("evaluation", "training"):
+            raise SettingsError(f"returns are those of 'evaluation' or of 'training', not {self.returns!r}")
+        scores = self.scores.loc[:, list(COLUMNS)].copy()
+        scores["game"] = [game_name(str(game)) for game in scores["game"]]
+        scores["score"] = pd.to_numeric(scores["score"], errors="coerce").astype(float)
+        if not np.isfinite(scores["score"]).all():
+            row = scores[~np.isfinite(scores["score"])].iloc[0]
+            raise SettingsError(f"the score of {row['agent']} on {row['game']}, seed {row['seed']}, is not a number")
+        twice = scores.duplicated(["agent", "game", "seed"])
+        if twice.any():
+            row = scores[twice].iloc[0]
+            raise SettingsError(f"{row['agent']} has two scores on {row['game']} with seed {row['seed']}")
+        object.__setattr__(self, "scores", scores.reset_index(drop=True))
+
+    @classmethod
+    def from_columns(cls, table: pd.DataFrame, protocol: str, returns: Returns) -> ScoreTable:
+        """One score for each game (rows) and agent (columns), as papers print them; empty cells are left out."""
+        tidy = table.rename_axis(index="game", columns="agent").stack().dropna().rename("score").reset_index()
+        return cls(protocol, returns, tidy.assign(seed=0))
+
+    @property
+    def agents(self) -> list[str]:
+        """In order of appearance."""
+        return list(dict.fromkeys(self.scores["agent"]))
+
+    def per_game(self) -> pd.DataFrame:
+        """Mean score over runs: games down, agents across."""
+        return self.scores.pivot_table(index="game", columns="agent", values="score")[self.agents]
+
+    def normalised(self) -> pd.DataFrame:
+        """The same rows with a column ``normalised``: 0 is random play, 1 is the human."""
+        reference = human_random().loc[self.scores["game"]]
+        values = human_normalised(
+            self.scores["score"].to_numpy(), reference["random"].to_numpy(), reference["human"].to_numpy()
+        )
+        return self.scores.assign(normalised=values)
+
+    def matrix(self, agent: str) -> Float[np.ndarray, "runs games"]:
+        """Normalised scores of an agent; every game needs the same number of runs."""
+        rows = self.normalised()
+        rows = rows[rows["agent"] == agent]
+        if rows.empty:
+            raise SettingsError(f"there are no scores of {agent!r}; there are: {', '.join(self.agents)}")
+        runs = rows.groupby("game")["normalised"].apply(list)
+        counts = runs.map(len)
+        if counts.nunique() > 1:
+            few, many = counts.idxmin(), counts.idxmax()
+            raise SettingsError(
+                f"{agent} has {counts[few]} runs of {few} but {counts[many]} of {many}: "
+                "leave runs out until all games have the same number"
+            )
+        return np.array(runs.to_list()).T
+
+    def wins(self, first: str, second: str) -> Wins:
+        """Games in which the mean score of one agent is above that of another."""
+        per_game = self.per_game()
+        for agent in (first, second):
+            if agent not in per_game:
+                raise SettingsError(f"there are no scores of {agent!r}; there are: {', '.join(self.agents)}")
+        return count_wins(per_game[first], per_game[second])
+
+    def aggregate(self, reps: int = 2000, level: float = 0.95, seed: int = 0) -> dict[tuple[str, str], Interval]:
+        """Every summary of every agent, by (agent, summary), with stratified bootstrap intervals over runs.
+
+        Runs are drawn with replacement within each game (Agarwal et al., 2021), by `rliable`. With a single run per
+        game there is nothing to draw from, and no interval.
+        """
+        results = {}
+        for agent in self.agents:
+            scores = self.matrix(agent)
+            if len(scores) < 2:
+                low = high = np.full(len(AGGREGATES), np.nan)
+            else:
+                low, high = _stratified_bootstrap(scores, reps, level, seed)
+            for i, (name, summary) in enumerate(AGGREGATES.items()):
+                bounds = (-np.inf, np.inf) if np.isnan(low[i]) else (float(low[i]), float(high[i]))
+                results[agent, name] = Interval(summary(scores), *bounds, len(scores))
+        return results
+
+
+def _stratified_bootstrap(
+    scores: Float[np.ndarray, "runs games"], reps: int, level: float, seed: int
+) -> Float[np.ndarray, "2 aggregates"]:
+    try:
+        from rliable import library  # type: ignore[import-untyped]
+    except ImportError as error:
+        raise SettingsError("intervals of scores need rliable: pip install 'tremble[atari]'") from error
+
+    def all_of_them(matrix: np.ndarray) -> np.ndarray:
+        return np.array([summary(matrix) for summary in AGGREGATES.values()])
+
+    _, intervals = library.get_interval_estimates(
+        {"agent": scores},
+        all_of_them,
+        reps=reps,
+        confidence_interval_size=level,
+        random_state=np.random.RandomState(seed),  # what rliable takes
+    )
+    return np.asarray(intervals["agent"])
+
+
+def combine(tables: Iterable[ScoreTable]) -> ScoreTable:
+    """One table of several; refuses to mix protocols, or evaluation with training: such scores do not compare."""
+    first, *rest = tables
+    for other in rest:
+        if other.protocol != first.protocol:
+            raise SettingsError(
+                f"scores under {first.protocol!r} and under {other.protocol!r} do not compare: keep two tables "
+                "(`tremble protocols` shows how they differ)"
+            )
+        if other.returns != first.returns:
+            raise SettingsError(
+                f"returns of {first.returns} and of {other.returns} do not compare, though both are under "
+                f"{first.protocol!r}: keep two tables"
+            )
+    return ScoreTable(first.protocol, first.returns, pd.concat([first.scores, *(t.scores for t in rest)]))
