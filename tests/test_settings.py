@@ -20,8 +20,9 @@ REFERENCES = Path(__file__).parents[1] / "references"
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_shipped_preset_builds_and_predicts(name, domain):
     agent = make(name, domain, widths=[8])
-    state = agent.init(jax.random.key(0), (5,), 6)
-    dist = agent.predict(state.params, jax.numpy.ones(5))
+    shape = (36, 36, 4) if COLUMNS[domain].convolutions else (5,)
+    state = agent.init(jax.random.key(0), shape, 6)
+    dist = agent.predict(state.params, jax.numpy.ones(shape))
     n_atoms = {"Expected": 1, "Categorical": 51, "Implicit": 32, "FullyParameterised": 32}
     expected = n_atoms.get(type(agent.representation).__name__, COLUMNS[domain].n_quantiles)
     assert dist.atoms.shape == (6, expected)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from tremble import schedules
-from tremble.core import Clock, Scalar
+from tremble.core import Clock, Scalar, TimeOrigin
 
 
 class ChoiceNoise(eqx.Module):
@@ -43,7 +43,8 @@ class Chooser(eqx.Module):
     """Epsilon-greedy on the scores of a criterion, uniform during the start steps.
 
     epsilon falls in a straight line from ``epsilon_start`` to ``epsilon_end`` over ``epsilon_decay_steps`` transitions,
-    counted from the first one. Agents that explore by their criterion have all of it at zero.
+    counted from the first one or from where learning starts (``epsilon_origin``). Agents that explore by their
+    criterion have all of it at zero.
     """
 
     epsilon_start: Scalar = 0.0
@@ -51,10 +52,11 @@ class Chooser(eqx.Module):
     epsilon_decay_steps: Scalar = 0.0
     random_start: bool = eqx.field(static=True, default=True)
     """Act uniformly at random until learning starts."""
+    epsilon_origin: TimeOrigin = eqx.field(static=True, default="zero")
 
     def epsilon(self, clock: Clock) -> Float[Array, ""]:
         """Probability of a random action now."""
-        t = clock.time("transitions")
+        t = clock.time("transitions", self.epsilon_origin)
         return schedules.linear(t, self.epsilon_start, self.epsilon_end, self.epsilon_decay_steps)
 
     def choose(

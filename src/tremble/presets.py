@@ -9,10 +9,13 @@ from typing import Any
 
 from tremble.agent import Agent
 from tremble.choosers import Chooser
-from tremble.core import Criterion, Representation
+from tremble.core import Criterion, Representation, TimeOrigin
 from tremble.criteria import Mean, Optimism, Perturbed, WorstCase, make_criterion
+from tremble.envs.atari_games import is_atari
+from tremble.envs.protocols import AtariProtocol, find_protocol
+from tremble.envs.published_agents import PublishedAgent, published_agents
 from tremble.learn import Adam
-from tremble.networks import MlpSpec
+from tremble.networks import ConvSpec, MlpSpec
 from tremble.representations import (
     Categorical,
     Expected,
@@ -49,7 +52,11 @@ class Column:
     c: float
     delta_0: float
     widths: tuple[int, ...]
-    support: tuple[float, float]
+    convolutions: bool = False
+    """Whether the torso has the convolutions of 2015 before its dense layers: observations are pictures."""
+    epsilon_origin: TimeOrigin = "zero"
+    """Where epsilon begins to fall."""
+    support: tuple[float, float] = (-10.0, 10.0)
     """What a categorical representation spreads its atoms over; it should cover the returns."""
     settings: dict[str, Any] = field(default_factory=dict)
     """Further settings of the agent, by name."""
@@ -113,6 +120,7 @@ COLUMNS: dict[str, Column] = {
         c=50.0,
         delta_0=1e6,
         widths=(512,),
+        convolutions=True,
         support=(-10.0, 10.0),
         # DQN Zoo's, in agent steps.
         published={
@@ -210,18 +218,64 @@ def domain_of(env: str) -> str:
         return "nchain"
     if name.startswith("lunarlander"):
         return "lunarlander"
-    return "atari" if env.startswith("ALE/") or "noframeskip" in name else "control"
+    return "atari" if is_atari(env) or env.startswith("ALE/") or "noframeskip" in name else "control"
+
+
+def _under(column: Column, protocol: AtariProtocol) -> Column:
+    """A column with what a protocol says about learning, exploration and the network."""
+    starts = {"he_uniform": "he_convolutions"}
+    return dataclasses.replace(
+        column,
+        gamma=protocol.gamma,
+        batch_size=protocol.batch_size,
+        memory_size=protocol.replay_capacity,
+        start_steps=protocol.replay_start_steps,
+        update_interval=protocol.update_every_steps,
+        target_update_interval=protocol.target_update_steps,
+        epsilon_start=protocol.epsilon_start,
+        epsilon_end=protocol.epsilon_end,
+        epsilon_decay_steps=protocol.epsilon_decay_steps,
+        epsilon_origin=protocol.epsilon_origin,
+        settings=column.settings
+        | {
+            "network.padding": protocol.padding,
+            "network.initialisation": starts.get(protocol.torso_initialisation, protocol.torso_initialisation),
+        },
+        published={agent.agent: _as_published(agent) for agent in published_agents(protocol.name)},
+    )
+
+
+def _as_published(agent: PublishedAgent) -> dict[str, Any]:
+    """Settings by our names. Where the original has another optimiser than Adam, ours keeps Adam's epsilon."""
+    settings: dict[str, Any] = {
+        "learning_rate": agent.learning_rate,
+        "start_steps": agent.replay_start_steps,
+        "target_update_interval": agent.target_update_steps,
+        "n_step": agent.n_step,
+        "prioritised": agent.prioritised,
+        "max_grad_norm": 10.0 if agent.gradient == "global_norm_10" else None,
+    }
+    if agent.optimiser == "adam":
+        settings["adam_epsilon"] = agent.optimiser_epsilon
+    if agent.epsilon_end is not None:
+        settings["epsilon_end"] = agent.epsilon_end
+    return settings
 
 
 def _epsilon_greedy(column: Column) -> Chooser:
-    return Chooser(column.epsilon_start, column.epsilon_end, float(column.epsilon_decay_steps))
+    return Chooser(
+        column.epsilon_start,
+        column.epsilon_end,
+        float(column.epsilon_decay_steps),
+        epsilon_origin=column.epsilon_origin,
+    )
 
 
 def _agent(column: Column, **parts: Any) -> Agent:
     """The settings all agents of a column share."""
     agent = Agent(
         **({"representation": Quantile(column.n_quantiles, column.kappa)} | parts),
-        network=MlpSpec(tuple(column.widths)),
+        network=ConvSpec(widths=tuple(column.widths)) if column.convolutions else MlpSpec(tuple(column.widths)),
         optimiser=Adam(column.learning_rate, 0.01 / column.batch_size),
         gamma=column.gamma,
         batch_size=column.batch_size,
@@ -359,8 +413,10 @@ PRESETS: dict[str, tuple[str, Callable[[Column], Agent]]] = {
 """What each named agent is, and how it is built from a column."""
 
 
-def make(name: str, domain: str = "nchain", **changes: Any) -> Agent:
+def make(name: str, domain: str = "nchain", protocol: str | None = None, **changes: Any) -> Agent:
     """The named agent with a domain's hyperparameters, some of them changed.
+
+    On Atari a ``protocol`` brings what its authors say about learning, exploration and the network.
 
     A change may name a row of the column (``n_quantiles``, ``delta_0``, ``widths``) or any setting of the agent
     (``criterion_for``, ``criterion.order``); names that do not exist are errors. ``criterion`` puts another one in
@@ -373,6 +429,12 @@ def make(name: str, domain: str = "nchain", **changes: Any) -> Agent:
         raise SettingsError(f"there are no hyperparameters for {domain!r}; {nearest(domain, COLUMNS)}")
     # The number of quantiles sizes the head and the perturbation together; everything else is one field of the agent.
     column = COLUMNS[domain]
+    if protocol is not None:
+        if domain != "atari":
+            raise SettingsError(f"protocols are about Atari; {domain!r} has none")
+        column = _under(column, find_protocol(protocol))
+        if (protocol, name) == ("dqn_zoo", "qrdqn"):
+            column = dataclasses.replace(column, n_quantiles=201)
     if "n_quantiles" in changes:
         column = dataclasses.replace(column, n_quantiles=int(changes.pop("n_quantiles")))
     if "batch_size" in changes:

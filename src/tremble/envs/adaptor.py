@@ -23,8 +23,17 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, VectorEnv
 
 from tremble.envs.encoding import Encoder, UnsupportedSpaceError, count_actions
 from tremble.envs.rewind import Rewindable
+from tremble.settings import SettingsError
 
 MASK = "action_mask"
+NO_BOOTSTRAP = "no_bootstrap"
+"""In ``info``: what follows this step is not part of its return, although the episode goes on (a life was lost)."""
+SCORE = "raw_reward"
+"""In ``info``: the reward as people count it, where the agent's is clipped."""
+LEARNED = "training_reward"
+"""In ``info``: the reward that agents are trained on, where an environment for evaluation gives another."""
+OVER = "game_over"
+"""In ``info``: whether what people call a game has ended, where the agent's episodes are shorter."""
 Snapshots = list[tuple[dict[str, Any], dict[str, np.ndarray]]]
 
 
@@ -53,6 +62,12 @@ class Outcome:
     """Where each transition led: the true final observation where an episode ended."""
     seen: Seen
     """What to act on next: the next episode's first observation where one ended."""
+    no_bootstrap: np.ndarray
+    """bool[n]: where nothing after the step counts, although the episode goes on."""
+    score: np.ndarray
+    """The reward in points of the game."""
+    over: np.ndarray
+    """bool[n]: where a whole game ended, for the records."""
 
 
 @runtime_checkable
@@ -65,6 +80,8 @@ class Environment(Protocol):
     first_action: int
     """Number of the first action in the environment's own space."""
     encoder: Encoder
+    stacked: bool
+    """Whether observations are the newest pictures ``[height, width, n]``, so that replay can store each once."""
 
     @property
     def resetting(self) -> np.ndarray:
@@ -105,6 +122,7 @@ class Serial:
         self.envs = [Rewindable(env, i) for i, env in enumerate(envs)]
         self.encoder = Encoder.of(self.envs[0].observation_space)
         self.n_actions, self.first_action = count_actions(self.envs[0].action_space, name)
+        self.stacked = bool(self.envs[0].unwrapped.metadata.get("stacked_pictures"))
         self._masks: list[Any] = [None] * self.n_envs
         self._obs = np.zeros((self.n_envs, *self.encoder.shape), self.encoder.dtype)
         self._actions = np.zeros(self.n_envs, np.int64)
@@ -124,15 +142,19 @@ class Serial:
         """Step each, and start the next episode where one ended."""
         n = self.n_envs
         reward, terminated, truncated = np.zeros(n), np.zeros(n, bool), np.zeros(n, bool)
+        no_bootstrap, score, over = np.zeros(n, bool), np.zeros(n), np.zeros(n, bool)
         after_obs, after_masks = np.empty_like(self._obs), list(self._masks)
         for i, env in enumerate(self.envs):
             obs, reward[i], terminated[i], truncated[i], info = env.step(int(self._actions[i]) + self.first_action)
             after_obs[i] = self._obs[i] = self.encoder(obs)
             after_masks[i] = self._masks[i] = info.get(MASK)
+            no_bootstrap[i], score[i] = info.get(NO_BOOTSTRAP, False), info.get(SCORE, reward[i])
+            over[i] = info.get(OVER, terminated[i] or truncated[i])
             if terminated[i] or truncated[i]:
                 self._reset(i, None)
         after = Seen(after_obs, _stack_masks(after_masks, self.n_actions))
-        return Outcome(np.ones(n, bool), reward, terminated, truncated, after, self._seen())
+        happened = np.ones(n, bool)
+        return Outcome(happened, reward, terminated, truncated, after, self._seen(), no_bootstrap, score, over)
 
     def snapshot(self) -> Snapshots | None:
         """How to get back here."""
@@ -174,6 +196,7 @@ class Vector:
                 "set it to one of gymnasium.vector.AutoresetMode"
             )
         self.mode = AutoresetMode(mode)
+        self.stacked = bool(envs.metadata.get("stacked_pictures"))
         self._rewindable = rewindable
         self.resetting = np.zeros(self.n_envs, bool)
         self._sent: np.ndarray | None = None
@@ -199,8 +222,10 @@ class Vector:
         else:
             obs, reward, terminated, truncated, info = self.envs.step(self._sent)
         seen = self._seen(obs, info)
+        reward, terminated, truncated = np.asarray(reward), np.asarray(terminated), np.asarray(truncated)
+        no_bootstrap, score, over = self._told(info, reward, terminated | truncated)
         after, happened = seen, ~self.resetting
-        ended = (np.asarray(terminated) | np.asarray(truncated)) & happened
+        ended = (terminated | truncated) & happened
         if self.mode is AutoresetMode.NEXT_STEP:
             self.resetting = ended
         elif ended.any() and self.mode is AutoresetMode.SAME_STEP:
@@ -213,7 +238,7 @@ class Vector:
                 assert started.mask is not None
                 mask[ended] = started.mask[ended]
             seen = Seen(started.obs, mask)
-        return Outcome(happened, np.asarray(reward), np.asarray(terminated), np.asarray(truncated), after, seen)
+        return Outcome(happened, reward, terminated, truncated, after, seen, no_bootstrap, score, over)
 
     def snapshot(self) -> Snapshots | None:
         """How to get back here; vectors that were not made here cannot say."""
@@ -237,6 +262,20 @@ class Vector:
         return Seen(
             np.array(self.encoder(obs, (self.n_envs,))), None if mask is None else np.asarray(mask).astype(bool)
         )
+
+    def _told(self, info: dict[str, Any], reward: np.ndarray, ended: np.ndarray) -> tuple[np.ndarray, ...]:
+        """What environments say besides: where the return is cut, the reward in points, and where a game ended.
+
+        Under the same-step mode, what is said of an episode's last step is in ``final_info``.
+        """
+        said = []
+        for key, default in ((NO_BOOTSTRAP, np.zeros(self.n_envs, bool)), (SCORE, reward), (OVER, ended)):
+            values = default.astype(default.dtype if key != SCORE else np.float64)
+            for source in (info, info.get("final_info", {})):
+                if key in source:
+                    values = np.where(source.get(f"_{key}", True), source[key], values)
+            said.append(values)
+        return tuple(said)
 
     def _final(self, seen: Seen, info: dict[str, Any], ended: np.ndarray) -> Seen:
         """What episodes ended with, under the same-step mode."""
@@ -284,11 +323,13 @@ def make_single(env: Any, options: dict[str, Any]) -> gymnasium.Env[Any, Any]:
             return getattr(importlib.import_module(module), attribute)(**options)
         return gymnasium.make(env, **options)
     except gymnasium.error.DependencyNotInstalled as error:
-        extra = ". For tremble: pip install 'tremble[box2d]'" if "box2d" in str(error).lower() else ""
+        extra = "".join(
+            f". For tremble: pip install 'tremble[{name}]'" for name in ("box2d", "atari") if name in str(error).lower()
+        )
         raise UnsupportedSpaceError(f"cannot make {name_of(env)}: {error}{extra}") from error
     except (gymnasium.error.NameNotFound, gymnasium.error.NamespaceNotFound) as error:
         raise UnsupportedSpaceError(f"{error} Give a Gymnasium id, or module:Class for one of your own.") from error
-    except (ImportError, AttributeError, TypeError, gymnasium.error.Error) as error:
+    except (ImportError, AttributeError, TypeError, SettingsError, gymnasium.error.Error) as error:
         raise UnsupportedSpaceError(f"cannot make {name_of(env)}: {error}") from error
 
 

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import gymnasium
 
+from tremble.envs.atari_games import GAMES, id_of
+
 NCHAIN_ID = "tremble/NChain-v0"
 
 
 def register() -> None:
-    """Make ``gymnasium.make("tremble/NChain-v0")`` work; calling it again changes nothing.
+    """Make ``gymnasium.make("tremble/NChain-v0")`` and ``gymnasium.make("atari/Pong")`` work, once.
 
-    The entry point is a string, so the environment (and what it draws with) is imported when it is first made.
+    Entry points are strings, so an environment (and the emulator behind it) is imported when it is first made.
     """
     if NCHAIN_ID not in gymnasium.registry:
         gymnasium.register(NCHAIN_ID, entry_point="tremble.envs.gymnasium_chain:NChainEnv")
+    for rom in GAMES:
+        if id_of(rom) not in gymnasium.registry:
+            gymnasium.register(
+                id_of(rom), entry_point="tremble.envs.atari:AtariGame", kwargs={"game": rom}, order_enforce=False,
+                disable_env_checker=True,
+            )  # fmt: skip

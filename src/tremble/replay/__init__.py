@@ -1,9 +1,21 @@
 """Replay memory: as a pytree inside compiled loops, as NumPy arrays beside host loops."""
 
 from tremble.replay.accumulator import Accumulator
+from tremble.replay.frames import FrameReplay, frame_bill
 from tremble.replay.host import HostReplay, bill, readable
 from tremble.replay.priorities import SumTree
 from tremble.replay.spec import ReplaySpec
 from tremble.replay.uniform import Replay, draw_sample
 
-__all__ = ["ReplaySpec", "Replay", "draw_sample", "Accumulator", "HostReplay", "SumTree", "bill", "readable"]
+__all__ = [
+    "ReplaySpec",
+    "Replay",
+    "draw_sample",
+    "Accumulator",
+    "HostReplay",
+    "FrameReplay",
+    "SumTree",
+    "bill",
+    "frame_bill",
+    "readable",
+]

@@ -57,6 +57,18 @@ class HostReplay:
         """Memory taken once the ring is full."""
         return sum(array.nbytes for array in self._store.values()) + (self._tree.nbytes if self._tree else 0)
 
+    def keep(self, env: int, obs: Any, after: Any) -> tuple[Any, Any]:
+        """What items hold of the observations before and after a step: here, the observations themselves."""
+        return obs, after
+
+    def next_to_go(self) -> dict[str, np.ndarray]:
+        """The item that the next insert overwrites, if the ring is full."""
+        return {name: array[self.count % self.capacity] for name, array in self._store.items()}
+
+    def stored(self, name: str) -> np.ndarray:
+        """One field of all items, in order of their slots; not a copy."""
+        return self._store[name][: self.size]
+
     def insert(self, item: Transition) -> None:
         """Store an item, in place of the oldest if the ring is full."""
         slot = self.count % self.capacity

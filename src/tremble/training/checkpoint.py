@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -37,6 +37,11 @@ class Contents:
     path: Path
     meta: dict[str, Any]
     arrays: dict[str, np.ndarray]
+
+    def blocks(self) -> Iterator[np.ndarray]:
+        """What lies in files of its own beside this one, one after the other."""
+        for name in self.meta.get("blocks", []):
+            yield read_block(self.path.parent, name)
 
     def group(self, name: str) -> dict[str, np.ndarray]:
         """All arrays of one flat group, whatever their shapes."""
@@ -98,6 +103,30 @@ def read(path: Path) -> Contents:
     if digest is not None and digest != _digest(meta, arrays):
         raise CheckpointError(f"{path} is damaged (its checksum does not fit its contents); delete it to start over")
     return Contents(path, meta, arrays)
+
+
+BLOCKS = "blocks"
+"""The folder beside checkpoints where large memory lies in blocks, each written once and named by its contents."""
+
+
+def save_block(folder: Path, block: np.ndarray) -> str:
+    """Write a block unless it is there already; returns its name, by which `read_block` finds it."""
+    name = _digest({}, {"block": block})[:32]
+    path = folder / BLOCKS / f"{name}.safetensors"
+    if not path.exists():
+        save(path, {"block": block}, {})
+    return name
+
+
+def read_block(folder: Path, name: str) -> np.ndarray:
+    """A block, after checking that it is the one of this name."""
+    path = folder / BLOCKS / f"{name}.safetensors"
+    if not path.exists():
+        raise CheckpointError(f"{path} is missing")
+    block = read(path).arrays["block/"]
+    if _digest({}, {"block": block})[:32] != name:
+        raise CheckpointError(f"{path} is damaged (it holds another block)")
+    return block
 
 
 def read_meta(path: Path) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from tremble.agent import Agent
 from tremble.core import Criterion, Stream, stream_key
 from tremble.criteria import make_criterion
 from tremble.dist import ReturnDist
-from tremble.envs.adaptor import MASK, EnvironmentFaultError
+from tremble.envs.adaptor import LEARNED, MASK, NO_BOOTSTRAP, EnvironmentFaultError
 from tremble.training.host import env_seed
 from tremble.training.trained import TrainedAgent
 
@@ -28,7 +28,8 @@ class Evaluation:
     returns: np.ndarray
     """Sum of rewards."""
     discounted: np.ndarray
-    """The same with the agent's discount, which is what its distributions are about."""
+    """What the agent's distributions are about: with its discount, of the rewards it is trained on, and no further
+    than its training looks (on Atari these are clipped, and end with a life)."""
     lengths: np.ndarray
     truncated: np.ndarray
     """Whether a time limit ended the episode: its discounted return then lacks what would have followed."""
@@ -102,6 +103,8 @@ def evaluate(
     gamma = float(agent.agent.gamma)
     returns, discounted, lengths = np.zeros(episodes), np.zeros(episodes), np.zeros(episodes, np.int64)
     truncations = np.zeros(episodes, bool)
+    learned = np.ones(episodes, bool)
+    """Whether what happens is still part of the return as training has it."""
     predicted: list[np.ndarray | None] = [None] * episodes
     number = np.arange(n)
     """Which episode each environment is in; ``episodes`` and above means none."""
@@ -135,7 +138,8 @@ def evaluate(
                 k = int(number[i])
                 after, reward, terminated, truncated, info = envs[i].step(int(actions[i]) + agent.first_action)
                 returns[k] += float(reward)
-                discounted[k] += gamma ** int(lengths[k]) * float(reward)
+                discounted[k] += gamma ** int(lengths[k]) * float(info.get(LEARNED, reward)) * learned[k]
+                learned[k] &= not info.get(NO_BOOTSTRAP, False)
                 lengths[k] += 1
                 obs[i], masks[i] = agent.encoder(after), info.get(MASK)
                 if terminated or truncated:

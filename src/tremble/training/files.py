@@ -6,6 +6,7 @@ episodes.jsonl        a row for every training episode
 evaluations.jsonl     a row for every evaluation
 weights.safetensors   the newest parameters
 checkpoints/          the newest two states, to go on from
+checkpoints/blocks/   the pictures of replay, in blocks that are written once and that both states may share
 timing.jsonl          wall-clock figures: the only file that differs between two equal runs
 """
 
@@ -19,6 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tremble.replay.frame_store import FrameStore
 from tremble.training import checkpoint
 from tremble.training.checkpoint import CheckpointError, Contents
 
@@ -35,6 +37,8 @@ class RunFiles:
         if directory.exists() and not directory.is_dir():
             raise CheckpointError(f"{directory} is a file; give a directory")
         self.directory = directory
+        self._blocks: list[str] = []
+        """Names of the blocks that the newest checkpoint refers to."""
         self._began = time.monotonic()
 
     def checkpoints(self) -> list[Path]:
@@ -58,35 +62,76 @@ class RunFiles:
         return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
     def save(
-        self, step: int, trees: Mapping[str, Any], facts: Mapping[str, Any], params: Any, described: Mapping[str, Any]
+        self,
+        step: int,
+        trees: Mapping[str, Any],
+        facts: Mapping[str, Any],
+        params: Any,
+        described: Mapping[str, Any],
+        large: FrameStore | None = None,
     ) -> None:
-        """Write a checkpoint that knows how long the logs were, the weights, and the settings."""
+        """Write a checkpoint that knows how long the logs were, the weights, and the settings.
+
+        Of ``large`` only the blocks that changed since the last checkpoint are written, before the checkpoint that
+        refers to them; those that no checkpoint refers to are removed after it.
+        """
         checkpoint.write_text(self.directory / "config.json", json.dumps(described, indent=2) + "\n")
         lengths = {log: self._synced_length(log) for log in LOGS}
         meta = {**described, "facts": facts, "logs": lengths}
-        checkpoint.save(self.directory / "checkpoints" / f"step-{step:010d}.safetensors", trees, meta)
+        folder = self.directory / "checkpoints"
+        if large is not None:
+            changed = set(large.changed()) | set(range(len(self._blocks), large.n_blocks))
+            meta["blocks"] = [
+                checkpoint.save_block(folder, large.block(k)) if k in changed else self._blocks[k]
+                for k in range(large.n_blocks)
+            ]
+        checkpoint.save(folder / f"step-{step:010d}.safetensors", trees, meta)
         checkpoint.save(self.directory / "weights.safetensors", {"params": params}, described)
         for old in self.checkpoints()[:-KEPT]:
             old.unlink(missing_ok=True)
+        if large is not None:
+            large.saved()
+            self._blocks = meta["blocks"]
+            self._remove_unused_blocks()
         self.append("timing", {"step": step, "seconds": round(time.monotonic() - self._began, 3)})
 
-    def newest(self) -> Contents | None:
-        """The newest undamaged checkpoint, None if there never was one; the logs are cut to what it knows."""
-        for unfinished in (".config.json.*", ".weights.safetensors.*", "checkpoints/.step-*"):
+    def newest(self, check_blocks: bool = True) -> Contents | None:
+        """The newest undamaged checkpoint, None if there never was one; the logs are cut to what it knows.
+
+        Blocks are read once to check them, and again when they are needed: they may be larger than what memory has
+        room for twice. Whoever wants to know settings only need not have them checked.
+        """
+        for unfinished in (".config.json.*", ".weights.safetensors.*", "checkpoints/.step-*", "checkpoints/blocks/.*"):
             for path in self.directory.glob(unfinished):
                 path.unlink(missing_ok=True)  # a process was killed while writing it
         paths = self.checkpoints()
         for path in reversed(paths):
             try:
                 contents = checkpoint.read(path)
+                for _ in contents.blocks() if check_blocks else ():
+                    pass
             except CheckpointError as error:
                 if path == paths[0]:
                     raise
                 warnings.warn(f"{error}. Using the checkpoint before it.", stacklevel=2)
                 continue
             self._cut_logs(contents)
+            self._blocks = contents.meta.get("blocks", [])
+            self._remove_unused_blocks()
             return contents
         return None
+
+    def _remove_unused_blocks(self) -> None:
+        """Blocks that no checkpoint refers to: of older ones, or of one that was never finished."""
+        used: set[str] = set()
+        for path in self.checkpoints():
+            try:
+                used |= set(checkpoint.read_meta(path).get("blocks", []))
+            except CheckpointError:
+                return  # whoever reads it will report it; until then nothing is thrown away
+        for path in (self.directory / "checkpoints" / checkpoint.BLOCKS).glob("*.safetensors"):
+            if path.stem not in used:
+                path.unlink(missing_ok=True)
 
     def _cut_logs(self, contents: Contents) -> None:
         """Forget what was logged after the checkpoint: it will be made again."""
@@ -119,7 +164,7 @@ class Unsaved:
     def append(self, log: str, row: Mapping[str, Any]) -> None:
         """Nothing is written."""
 
-    def newest(self) -> None:
+    def newest(self, check_blocks: bool = True) -> None:
         """There never was a checkpoint."""
 
     def rows(self, log: str) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -21,7 +22,8 @@ from tremble.agent import ActNoise, ActorState, Agent
 from tremble.core import Clock, Noise, Stream, Transition, stream_key
 from tremble.envs.adaptor import Environment, EnvironmentFaultError, Outcome, Seen
 from tremble.learn import LearnerState, learn, refresh_target
-from tremble.replay import Accumulator, HostReplay, draw_sample
+from tremble.replay import Accumulator, FrameReplay, HostReplay, bill, draw_sample, frame_bill
+from tremble.replay.frame_store import FrameStore
 from tremble.training.checkpoint import Contents
 from tremble.training.diagnosis import Diagnosis, diagnose
 
@@ -122,8 +124,11 @@ class Recent:
 class HostLoop:
     """A run in progress. `state` and `load` carry all of it; parameters are functions of them."""
 
-    def __init__(self, agent: Agent, env: Environment, seed: int, steps: int):
-        """Before the first step; nothing is allocated for longer runs than ``steps``."""
+    def __init__(self, agent: Agent, env: Environment, seed: int, steps: int, replay_file: Path | None = None):
+        """Before the first step; nothing is allocated for longer runs than ``steps``.
+
+        ``replay_file`` is where the pictures of replay go, if they shall not stay in memory.
+        """
         # Numbers become arrays once: a Python float would be sent to the device at every call.
         self.agent = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), agent)
         self.settings, self.env, self.seed = agent, env, seed
@@ -137,7 +142,8 @@ class HostLoop:
         self.actors: Any = jax.tree.map(lambda x: jnp.stack([x] * n), agent.init_actor(env.n_actions))
         self.accumulator = Accumulator(agent.replay.n_step, float(agent.gamma), n)
         self._steps = steps
-        self._replay: HostReplay | None = None
+        self._replay_file = replay_file
+        self._replay: HostReplay | FrameReplay | None = None
         self.recent = Recent()
         self.returns, self.lengths = np.zeros(n), np.zeros(n, np.int64)
         self.finished: list[tuple[int, float, int]] = []
@@ -158,11 +164,25 @@ class HostLoop:
         return self.seen is not None and not any(isinstance(x, jax.Array) and x.is_deleted() for x in leaves)
 
     @property
-    def replay(self) -> HostReplay:
+    def replay(self) -> HostReplay | FrameReplay:
         """The memory; allocated when it is known whether the environment has masks."""
         if self._replay is None:
-            self._replay = HostReplay(self.capacity, self.example(), self.settings.replay)
+            parts = (self.capacity, self.example(), self.settings.replay)
+            stacked = self.env.stacked
+            self._replay = FrameReplay(*parts, self.env.n_envs, self._replay_file) if stacked else HostReplay(*parts)
         return self._replay
+
+    @property
+    def replay_bytes(self) -> int:
+        """Memory that replay takes once it is full; nothing is allocated to find out."""
+        if self.env.stacked:
+            return frame_bill(self.capacity, self.example(), self.settings.replay, self.env.n_envs)
+        return bill(self.capacity, self.example(), self.settings.replay.prioritised)
+
+    @property
+    def blocks(self) -> FrameStore | None:
+        """What is too large to be saved anew every time."""
+        return self.replay.frames if isinstance(self.replay, FrameReplay) else None
 
     @property
     def capacity(self) -> int:
@@ -223,19 +243,20 @@ class HostLoop:
         for i in np.flatnonzero(outcome.happened):
             after_mask = None if outcome.after.mask is None else outcome.after.mask[i]
             terminated, truncated = bool(outcome.terminated[i]), bool(outcome.truncated[i])
+            before, after = self.replay.keep(int(i), seen.obs[i], outcome.after.obs[i])
+            no_future = terminated or bool(outcome.no_bootstrap[i])
             items = self.accumulator.add(
-                int(i), seen.obs[i], actions[i], outcome.reward[i], terminated, truncated, outcome.after.obs[i],
-                after_mask,
+                int(i), before, actions[i], outcome.reward[i], no_future, truncated, after, after_mask
             )  # fmt: skip
             for item in items:
                 self.replay.insert(item)
             self.t += 1
             self.recent.steps += 1
             self.recent.greedy += bool(greedy[i])
-            self.returns[i] += float(outcome.reward[i])
+            self.returns[i] += float(outcome.score[i])
             self.lengths[i] += 1
-            if terminated or truncated:
-                self.episodes += 1
+            self.episodes += terminated or truncated
+            if outcome.over[i]:
                 self.finished.append((self.t, float(self.returns[i]), int(self.lengths[i])))
                 self.recent.returns.append(float(self.returns[i]))
                 self.recent.lengths.append(int(self.lengths[i]))
@@ -348,7 +369,10 @@ class HostLoop:
         self.start_obs = env["start"]
         self.seen = Seen(env["obs"], env.get("mask"))
         self.returns, self.lengths = env["returns"].copy(), env["lengths"].copy()
-        self.replay.load(contents.group("replay"))
+        if isinstance(self.replay, FrameReplay):
+            self.replay.load(contents.group("replay"), contents.blocks())
+        else:
+            self.replay.load(contents.group("replay"))
         self.accumulator.load(contents.group("pending"))
         if facts["snapshots"] is not None:
             saved = [(fact, contents.group(f"snapshot-{i}")) for i, fact in enumerate(facts["snapshots"])]

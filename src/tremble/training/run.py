@@ -22,9 +22,11 @@ import numpy as np
 from tremble.agent import Agent
 from tremble.envs import JAX_ENVS
 from tremble.envs.adaptor import Environment, make_single, name_of, open_environment
+from tremble.envs.atari_games import is_atari
 from tremble.envs.encoding import Encoder
 from tremble.envs.jax_gym import JaxGymEnv
-from tremble.replay import bill, readable
+from tremble.envs.protocols import find_protocol
+from tremble.replay import readable
 from tremble.settings import SettingsError, nearest
 from tremble.training.checkpoint import CheckpointError, Contents
 from tremble.training.chunks import DEFAULT_CHUNK, CompiledLoop, Record
@@ -102,6 +104,7 @@ def train(
     evaluate_every: int = 0,
     evaluate_episodes: int = 10,
     checkpoint_every: int | None = None,
+    replay_file: str | Path | None = None,
     chunk: int = DEFAULT_CHUNK,
     trackers: Sequence[str] = (),
     on_progress: Callable[[int, dict[str, Any]], None] = lambda step, row: None,
@@ -116,6 +119,7 @@ def train(
 
     With ``out``, the run is saved there as it goes; the same call, or `resume`, continues it after an interruption,
     with the same numbers as if there had been none wherever the environment can be brought back.
+    ``replay_file`` keeps the pictures of Atari's replay in a file instead of in memory.
     """
     if isinstance(agent, Agent) and agent_options:
         raise SettingsError("settings by name go with an agent's name; change the Agent itself, or name a preset")
@@ -128,6 +132,7 @@ def train(
     built = spec.build_agent() if isinstance(agent, str) else agent
     return drive(
         spec, built, env, None if out is None else Path(out), checkpoint_every=checkpoint_every, chunk=chunk,
+        replay_file=None if replay_file is None else Path(replay_file),
         trackers=trackers, on_progress=on_progress, on_message=on_message,
     )  # fmt: skip
 
@@ -135,7 +140,7 @@ def train(
 def resume(directory: str | Path, **how: Any) -> Run:
     """Continue the run in a directory to its end; all settings are in there."""
     files = RunFiles(Path(directory))
-    contents = files.newest()
+    contents = files.newest(check_blocks=False)
     if contents is None:
         raise CheckpointError(f"there is no run to resume in {directory}: no checkpoints/")
     spec = RunSpec(**contents.meta["spec"])
@@ -155,6 +160,7 @@ def drive(
     directory: Path | None,
     *,
     checkpoint_every: int | None = None,
+    replay_file: Path | None = None,
     chunk: int = DEFAULT_CHUNK,
     trackers: Sequence[str] = (),
     on_progress: Callable[[int, dict[str, Any]], None] = lambda step, row: None,
@@ -171,10 +177,10 @@ def drive(
         loop = CompiledLoop(agent, jax_env(spec.env, spec.env_options), spec.seed, steps, spec.record_every, stops)
         encoder, n_actions = Encoder("box", loop.obs_shape), loop.env.n_actions
     else:
-        loop = HostLoop(agent, world, spec.seed, steps)
+        loop = HostLoop(agent, world, spec.seed, steps, replay_file)
         encoder, n_actions = world.encoder, world.n_actions
-        memory = bill(loop.capacity, loop.example(), agent.replay.prioritised)
-        on_message(f"replay: {loop.capacity:,} transitions, up to {readable(memory)}")
+        where = "" if replay_file is None else f" in {replay_file}"
+        on_message(f"replay: {loop.capacity:,} transitions, up to {readable(loop.replay_bytes)}{where}")
     first_action = 0 if world is None else world.first_action
     described = {
         "spec": spec.as_json(), "settings": spec.describe(agent), "encoder": encoder.describe(),
@@ -207,7 +213,8 @@ def drive(
             return
         trees, facts = loop.state()
         counts = {"counts": {**trained().counts.__dict__}}
-        files.save(loop.t, trees, facts, jax.device_get(loop.params), described | counts)
+        large = loop.blocks if isinstance(loop, HostLoop) else None
+        files.save(loop.t, trees, facts, jax.device_get(loop.params), described | counts, large)
 
     last_save, saved_at = time.monotonic(), loop.t
     try:
@@ -230,8 +237,9 @@ def drive(
                     sink.write(loop.t, {k: v for k, v in rows[-1].items() if v is not None})
                 if passed(spec.evaluate_every):
                     result = evaluate(
-                        trained(), evaluation_maker(spec, env), episodes=spec.evaluate_episodes, seed=spec.seed
-                    )
+                        trained(), evaluation_maker(spec, env), episodes=spec.evaluate_episodes, seed=spec.seed,
+                        epsilon=evaluation_epsilon(spec),
+                    )  # fmt: skip
                     evaluations.append({"step": loop.t, **result.row()})
                     files.append("evaluations", evaluations[-1])
                     sink.write(loop.t, {"evaluation/return": result.mean})
@@ -267,7 +275,12 @@ def evaluation_maker(spec: RunSpec, env: Any) -> Callable[[], gymnasium.Env[Any,
                 "ready-made environment, or evaluate_every=0"
             )
         return partial(gymnasium.make, made.id, **dict(made.kwargs))
-    return partial(make_single, env, spec.env_options)
+    return partial(make_single, env, spec.env_options | ({"training": False} if is_atari(spec.env) else {}))
+
+
+def evaluation_epsilon(spec: RunSpec) -> float:
+    """How often evaluation acts at random: never, but for Atari what its protocol says."""
+    return find_protocol(spec.protocol).evaluate_epsilon if spec.protocol else 0.0
 
 
 def _open(spec: RunSpec, env: Any) -> Environment:

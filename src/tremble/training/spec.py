@@ -10,6 +10,7 @@ from typing import Any
 from tremble.agent import Agent
 from tremble.core import JaxEnv
 from tremble.envs import JAX_ENVS
+from tremble.envs.atari_games import is_atari
 from tremble.presets import domain_of, make
 from tremble.settings import SettingsError, describe, override, reference
 
@@ -18,6 +19,7 @@ CUSTOM = "custom"
 
 ADDED_LATER: dict[str, Any] = {
     "network.initialisation": "fan_in_uniform",
+    "chooser.epsilon_origin": "zero",
     "dueling": False,
     "noisy": False,
     "representation.monotone": False,
@@ -67,9 +69,17 @@ class RunSpec:
         if not 0 <= self.seed < 2**31:
             raise SettingsError(f"seed must be between 0 and 2^31 - 1, got {self.seed}")
 
+    @property
+    def protocol(self) -> str | None:
+        """The protocol that an Atari game is played under."""
+        return str(self.env_options.get("protocol", "paper")) if is_atari(self.env) else None
+
     def build_agent(self) -> Agent:
         """The agent the name and the options stand for."""
-        return make(self.agent, self.domain or domain_of(self.env), **dict(self.agent_options))
+        domain = self.domain or domain_of(self.env)
+        if domain == "atari" and self.protocol:
+            return make(self.agent, domain, protocol=self.protocol, **dict(self.agent_options))
+        return make(self.agent, domain, **dict(self.agent_options))
 
     def rebuild_agent(self, recorded: Mapping[str, Any]) -> Agent:
         """The agent of a saved run, with the settings that its file recorded: presets may have changed since."""
