@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tremble.studies import (
+    atari_audit,
     control,
     control_search,
     exploration,
@@ -29,6 +30,7 @@ STUDIES: dict[str, Study] = {
         control_search.STUDY,
         exploration.STUDY,
         theory.STUDY,
+        atari_audit.STUDY,
     )
 }
 """Studies by name."""
