@@ -20,6 +20,9 @@ def test_wheel_is_complete_and_typed(tmp_path):
         names = set(archive.namelist())
         entry_points = next(n for n in names if n.endswith("entry_points.txt"))
         assert "tremble = tremble.cli:main" in archive.read(entry_points).decode()
-    sources = {f"tremble/{p.relative_to(ROOT / 'src' / 'tremble')}" for p in (ROOT / "src" / "tremble").rglob("*.py")}
+    package = ROOT / "src" / "tremble"
+    shipped = (p for kind in ("*.py", "data/*.csv", "data/*.json") for p in package.rglob(kind))
+    sources = {f"tremble/{p.relative_to(package)}" for p in shipped}
+    assert "tremble/report/data/atari57_human_random.csv" in sources
     assert "tremble/py.typed" in names and sources <= names
     assert not any(n.startswith(("tests/", "benchmarks/")) for n in names)

@@ -162,41 +162,35 @@ class ScoreTable:
     def aggregate(self, reps: int = 2000, level: float = 0.95, seed: int = 0) -> dict[tuple[str, str], Interval]:
         """Every summary of every agent, by (agent, summary), with stratified bootstrap intervals over runs.
 
-        Runs are drawn with replacement within each game (Agarwal et al., 2021), by `rliable`. With a single run per
-        game there is nothing to draw from, and no interval.
+        With a single run per game there is nothing to draw from, and no interval.
         """
-        results = {}
-        for agent in self.agents:
-            scores = self.matrix(agent)
-            if len(scores) < 2:
-                low = high = np.full(len(AGGREGATES), np.nan)
-            else:
-                low, high = _stratified_bootstrap(scores, reps, level, seed)
-            for i, (name, summary) in enumerate(AGGREGATES.items()):
-                bounds = (-np.inf, np.inf) if np.isnan(low[i]) else (float(low[i]), float(high[i]))
-                results[agent, name] = Interval(summary(scores), *bounds, len(scores))
-        return results
+        matrices = {agent: self.matrix(agent) for agent in self.agents}
+        return {
+            (agent, name): stratified_bootstrap(scores, summary, reps, level, seed)
+            for agent, scores in matrices.items()
+            for name, summary in AGGREGATES.items()
+        }
 
 
-def _stratified_bootstrap(
-    scores: Float[np.ndarray, "runs games"], reps: int, level: float, seed: int
-) -> Float[np.ndarray, "2 aggregates"]:
-    try:
-        from rliable import library  # type: ignore[import-untyped]
-    except ImportError as error:
-        raise SettingsError("intervals of scores need rliable: pip install 'tremble[atari]'") from error
+def stratified_bootstrap(
+    scores: Float[np.ndarray, "runs games"],
+    summary: Callable[[np.ndarray], float],
+    reps: int = 2000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Interval:
+    """A summary with a percentile interval: runs are drawn with replacement, within each game (Agarwal et al., 2021).
 
-    def all_of_them(matrix: np.ndarray) -> np.ndarray:
-        return np.array([summary(matrix) for summary in AGGREGATES.values()])
-
-    _, intervals = library.get_interval_estimates(
-        {"agent": scores},
-        all_of_them,
-        reps=reps,
-        confidence_interval_size=level,
-        random_state=np.random.RandomState(seed),  # what rliable takes
-    )
-    return np.asarray(intervals["agent"])
+    Our own few lines, because rliable's need a version of `arch` that cannot be imported together with pandas 3; tests
+    compare the summaries with rliable's and the interval with SciPy's bootstrap.
+    """
+    runs, games = scores.shape
+    if runs < 2:
+        return Interval(summary(scores), -np.inf, np.inf, runs)
+    drawn = np.random.default_rng(seed).integers(runs, size=(reps, runs, games))
+    values = [summary(np.take_along_axis(scores, rows, axis=0)) for rows in drawn]
+    low, high = np.percentile(values, [50 * (1 - level), 50 * (1 + level)])
+    return Interval(summary(scores), float(low), float(high), runs)
 
 
 def combine(tables: Iterable[ScoreTable]) -> ScoreTable:

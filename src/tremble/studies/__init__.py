@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tremble.studies import (
+    atari_audit,
     control,
     control_search,
     exploration,
@@ -31,6 +32,7 @@ STUDIES: dict[str, Study] = {
         exploration.STUDY,
         minatar.STUDY,
         theory.STUDY,
+        atari_audit.STUDY,
     )
 }
 """Studies by name."""
