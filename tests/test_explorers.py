@@ -402,6 +402,8 @@ def test_rollouts_fit_the_environments():
     with pytest.raises(SettingsError, match="autoreset"):
         loop.advance(50)
     assert tremble.make("qrdqn").fitted_to(16) == tremble.make("qrdqn")
+    with pytest.raises(SettingsError, match="cannot train inside XLA"):
+        tremble.train_many("quota_onpolicy", "nchain", steps=10, seeds=[0, 1])
     for changes, word in (({"rollout": -1}, "negative"), ({"rollout": 5, "prioritised": True}, "as a whole")):
         with pytest.raises(ValueError, match=word):
             ReplaySpec(**changes)

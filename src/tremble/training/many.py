@@ -52,6 +52,11 @@ def train_many(
     if not specs:
         raise SettingsError("nothing to run: give at least one seed, and at least one value for each swept setting")
     built = [spec.build() for spec in specs]
+    if not specs[0].compiled(built[0][0]):
+        raise SettingsError(
+            f"{agent} cannot train inside XLA, which train_many does: n-step or prioritised replay, rollouts and "
+            "bursts of updates are for the host loop; train one run at a time"
+        )
     structures = {jax.tree.structure(pair) for pair in built}
     if len(structures) > 1:
         raise SettingsError(f"{', '.join(names)}: at least one of these is fixed at compile time and cannot be swept")
