@@ -1,7 +1,8 @@
 """A process that trains one run after another: `python -m tremble.training.worker`.
 
 It reads tasks as JSON lines from standard input, ``{"id": ..., "spec": {...}, "out": path}``, and answers on standard
-output with progress ``{"id": ..., "step": n}``, then ``{"id": ..., "done": true}`` or ``{"id": ..., "error": text}``.
+output with progress ``{"id": ..., "step": n}``, then ``{"id": ..., "done": true, "seconds": x}`` (of processor time)
+or ``{"id": ..., "error": text}``.
 Compiled programs are kept, so runs that differ in seeds and traced settings compile once.
 """
 
@@ -12,13 +13,17 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 from tremble.agent import Agent
+from tremble.core import Stream, stream_key
+from tremble.envs import JAX_ENVS
 from tremble.training import checkpoint
 from tremble.training.chunks import Record, iterate
 from tremble.training.evaluation import evaluate
@@ -43,7 +48,7 @@ def train_inside(spec: RunSpec, agent: Agent, out: Path, show: Callable[[int], N
 def train_beside(spec: RunSpec, agent: Agent, out: Path, show: Callable[[int], None]) -> None:
     """A run beside a Gymnasium environment, in a directory of its own from which it goes on if interrupted.
 
-    Keeps its table, its evaluations, and a final one of 100 episodes.
+    Keeps its table, its evaluations, and a final one of 100 episodes; of an environment written in JAX also its steps.
     """
     run = drive(spec, agent, spec.env, out.with_suffix(""), on_progress=lambda step, row: show(step))
     maker = evaluation_maker(spec, spec.env)
@@ -53,7 +58,12 @@ def train_beside(spec: RunSpec, agent: Agent, out: Path, show: Callable[[int], N
         "episodes": run.episodes,
     }  # fmt: skip
     names = ("returns", "discounted", "lengths", "truncated", "predicted")
-    checkpoint.save(out, {"final": {name: getattr(final, name) for name in names}}, meta)
+    groups = {"final": {name: getattr(final, name) for name in names}}
+    if spec.env in JAX_ENVS:  # what a run inside XLA keeps, so that studies can read either
+        world = jax_env(spec.env, spec.env_options)
+        first = run.agent.distribution(np.asarray(world.observe(world.reset(stream_key(spec.seed, Stream.RESET)))))
+        groups |= {"log": run.log, "snapshots": {"atoms": np.asarray(first.equal_atoms())[None]}}
+    checkpoint.save(out, groups, meta)
 
 
 def main() -> None:
@@ -72,6 +82,7 @@ def main() -> None:
     for line in sys.stdin:
         task = json.loads(line)
         try:
+            begin = time.process_time()
             spec, out = RunSpec(**task["spec"]), Path(task["out"])
             agent = spec.build_agent()
 
@@ -79,7 +90,7 @@ def main() -> None:
                 say({"id": number, "step": step})
 
             (train_inside if spec.compiled(agent) else train_beside)(spec, agent, out, show)
-            say({"id": task["id"], "done": True})
+            say({"id": task["id"], "done": True, "seconds": time.process_time() - begin})
         except Exception as error:  # reported to the parent, which names the run and stops
             say({"id": task["id"], "error": f"{type(error).__name__}: {error}"})
 
