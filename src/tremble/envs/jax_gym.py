@@ -48,7 +48,8 @@ class JaxGymEnv(gymnasium.Env[np.ndarray, np.int64]):
 
     With ``run_seed`` its random numbers are those of the compiled run of that seed (key t of the streams RESET and
     STEP, t counting all steps since the first reset), so that both loops see the same world; the seeds given to `reset`
-    are then ignored. Without it, a seeded `reset` starts those streams from that seed.
+    are then ignored, and a world that lists its states remembers every step in `taken`. Without it, a seeded `reset` starts those streams from
+    that seed.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012 (Gymnasium's declaration)
@@ -62,6 +63,9 @@ class JaxGymEnv(gymnasium.Env[np.ndarray, np.int64]):
         self._run_seed, self._t = run_seed or 0, 0
         # Numbers become arrays once: a Python float would be sent to the device at every call.
         self._world: JaxEnv = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), env)
+        self._remembers = self._fixed and env.observation_table is not None
+        self.taken: list[tuple[float, float, float, float]] = []
+        """Action, reward, how the step ended (0 not, 1 terminated, 2 truncated), and whether it was optimal."""
         self._block: tuple[int, int, Any] | None = None
         self._state = _reset(self._world, self._run_seed, 0)
         first = _observe(self._world, self._state)
@@ -92,6 +96,8 @@ class JaxGymEnv(gymnasium.Env[np.ndarray, np.int64]):
             self._world, self._state, np.int32(action), self._block[2], self._t - first
         )
         self._t += 1
+        if self._remembers:
+            self.taken.append((int(action), float(reward), bool(terminated) + 2 * bool(truncated), optimal))
         return self._obs(), float(reward), bool(terminated), bool(truncated), {"is_optimal": optimal}
 
     def render(self) -> Any:
@@ -100,17 +106,26 @@ class JaxGymEnv(gymnasium.Env[np.ndarray, np.int64]):
             return None
         return self.env.image(np.asarray(_observe(self._world, self._state)))  # type: ignore[attr-defined]
 
+    def log(self) -> dict[str, np.ndarray]:
+        """What the compiled loop would have logged of the steps: action, reward, done, optimal."""
+        action, reward, done, optimal = np.asarray(self.taken, np.float32).reshape(-1, 4).T
+        return {
+            "action": action.astype(np.int8), "reward": reward, "done": done.astype(np.int8), "optimal": optimal > 0,
+        }  # fmt: skip
+
     def save_state(self) -> dict[str, np.ndarray]:
         """Everything that determines what follows."""
         leaves = jax.tree.leaves(jax.device_get(self._state))
         state = {f"leaf-{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
-        return state | {"t": np.asarray(self._t), "run_seed": np.asarray(self._run_seed)}
+        taken = np.asarray(self.taken, np.float32).reshape(-1, 4)
+        return state | {"t": np.asarray(self._t), "run_seed": np.asarray(self._run_seed), "taken": taken}
 
     def load_state(self, state: dict[str, np.ndarray]) -> np.ndarray:
         """Be in that state again."""
         leaves, structure = jax.tree.flatten(self._state)
         self._state = jax.tree.unflatten(structure, [state[f"leaf-{i}"] for i in range(len(leaves))])
         self._t, self._run_seed = int(state["t"]), int(state["run_seed"])
+        self.taken = [tuple(row) for row in state.get("taken", np.zeros((0, 4))).tolist()]  # older files have none
         return self._obs()
 
     def _obs(self) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import re
@@ -23,6 +24,9 @@ from tremble.training.spec import ADDED_LATER, RunSpec
 
 NUMERICS = 1
 """Raise when a change of the code changes the numbers of a run, so that stored runs are made again."""
+
+SECONDS = "seconds.csv"
+"""In a store: which run took how many seconds of processor time, compilation included where there was any."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,7 @@ class Outcome:
     atoms: np.ndarray
     """[records, actions, quantiles] at the start state."""
     scores: np.ndarray
-    """[records, actions]: what the criterion made of them."""
+    """[records, actions]: what the criterion made of them. Runs beside the loop of XLA have none, and the last atoms only."""
     w2_left: float
     """Final W2 between the learned return of (s2, left) and the truth."""
     env: NChain
@@ -117,6 +121,8 @@ class Study:
     quick_steps: int = 3_000
     load: Callable[[Path, int, RunSpec], Any] | None = None
     """What is read off a stored run; None reads an `Outcome` on N-Chain."""
+    search: Study | None = None
+    """Runs that decide settings of this study, on seeds of their own; they are trained first."""
     choices: dict[str, Any] = field(default_factory=dict)
     """What a user may choose, with the defaults: lists of words, or numbers."""
 
@@ -194,15 +200,35 @@ def train_missing(name: str, tasks: Sequence[Task], total: int, options: Options
             speed = made / max(time.monotonic() - begin, 1e-9)
             progress.update(bar, completed=made, speed=f"{speed:,.0f} steps/s  {spec.agent} seed {spec.seed}")
 
+        def on_done(number: int, seconds: float) -> None:
+            # Beside the results and not in them: the same run gives the same file, however long it took.
+            with (options.store / SECONDS).open("a", encoding="utf-8") as file:
+                file.write(f"{tasks[number].out.relative_to(options.store)},{seconds:.2f}\n")
+
         budget = None if options.budget_minutes is None else 60 * options.budget_minutes
         finished = run_tasks(
-            tasks, jobs=options.jobs, budget_seconds=budget, on_step=on_step, log=options.store / "workers.log"
+            tasks,
+            jobs=options.jobs,
+            budget_seconds=budget,
+            on_step=on_step,
+            on_done=on_done,
+            log=options.store / "workers.log",
         )
     if finished < len(tasks):
         console.print(
             f"[yellow]stopped at the budget of {options.budget_minutes:g} minutes with {len(tasks) - finished} runs "
             "to go; the report says how many seeds each cell has. Repeat the command to go on.[/]"
         )
+
+
+def seconds_of(store: Path, specs: Sequence[RunSpec]) -> list[float]:
+    """Processor time of those of the runs for which it is known."""
+    if not (store / SECONDS).exists():
+        return []
+    lines = [line.rsplit(",", 1) for line in (store / SECONDS).read_text(encoding="utf-8").splitlines()]
+    known = {place: float(seconds) for place, seconds in lines}
+    places = [str(stored(store, spec).relative_to(store)) for spec in specs]
+    return [known[place] for place in places if place in known]
 
 
 def load_outcome(path: Path, seed: int, spec: RunSpec) -> Outcome:
@@ -220,7 +246,7 @@ def load_outcome(path: Path, seed: int, spec: RunSpec) -> Outcome:
         np.cumsum(log["optimal"], dtype=np.int64)[steps - 1],
         np.cumsum(log["action"] == LEFT, dtype=np.int64)[steps - 1],
         snapshots["atoms"],
-        snapshots["scores"],
+        snapshots.get("scores", np.zeros((0, env.n_actions))),
         truth.w2(snapshots["atoms"][-1, LEFT]),
         env,
         gamma,
@@ -241,6 +267,9 @@ def slug(text: str) -> str:
 def run_study(study: Study, options: Options, console: Console) -> Path:
     """Train, analyse, and write the report; returns its path."""
     options.out.mkdir(parents=True, exist_ok=True)
+    if study.search is not None:
+        seeds = study.search.quick_seeds if options.quick else study.search.seeds
+        collect(study.search, dataclasses.replace(options, seeds=seeds), console)
     results = collect(study, options, console)
     empty = [label for label, outcomes in results.items() if not outcomes]
     if empty:

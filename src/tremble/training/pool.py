@@ -40,12 +40,13 @@ def run_tasks(
     jobs: int | None = None,
     budget_seconds: float | None = None,
     on_step: Callable[[int, int], None] = lambda task, step: None,
-    on_done: Callable[[int], None] = lambda task: None,
+    on_done: Callable[[int, float], None] = lambda task, seconds: None,
     log: Path | None = None,
 ) -> int:
     """Run the tasks in order and return how many were finished.
 
     After ``budget_seconds`` no new run is started; those under way are finished. A failed run stops all and raises.
+    ``on_done`` is told the number of a finished task and the seconds of processor time it took.
     """
     jobs = max(1, min(jobs or os.cpu_count() or 1, len(tasks)))
     if not tasks:
@@ -79,7 +80,7 @@ def run_tasks(
                 raise PoolError(f"{spec.agent} on {spec.env}, seed {spec.seed}, failed: {message['error']}")
             if message.get("done"):
                 finished += 1
-                on_done(task)
+                on_done(task, float(message["seconds"]))
                 running += feed(workers[index]) - 1
             else:
                 on_step(task, message["step"])

@@ -21,7 +21,7 @@ import numpy as np
 
 from tremble.agent import Agent
 from tremble.envs import JAX_ENVS
-from tremble.envs.adaptor import Environment, make_single, name_of, open_environment
+from tremble.envs.adaptor import Environment, Serial, make_single, name_of, open_environment
 from tremble.envs.atari_games import is_atari
 from tremble.envs.jax_gym import JaxGymEnv
 from tremble.envs.protocols import find_protocol
@@ -69,7 +69,8 @@ class Run:
     evaluations: list[dict[str, Any]]
     """One entry per evaluation during training: step, mean, returns, calibration."""
     log: dict[str, np.ndarray]
-    """Runs inside XLA have one entry per step: state_index, action, reward, done, optimal, greedy."""
+    """Runs inside XLA have one entry per step: state_index, action, reward, done, optimal, greedy. Where an environment
+    written in JAX was stepped beside the loop: action, reward, done, optimal."""
     snapshots: dict[str, np.ndarray]
     """Runs inside XLA have one entry per row of `metrics`: atoms[actions, n] and scores[actions] at the start state."""
     episodes: list[dict[str, Any]]
@@ -260,10 +261,15 @@ def drive(
         if world is not None:
             world.close()
     record = loop.record_so_far if isinstance(loop, CompiledLoop) else Record()
-    groups_made = record.arrays()
-    return Run(
-        spec, trained(), rows, evaluations, groups_made["log"], groups_made["snapshots"], episodes
-    )  # fmt: skip
+    made = record.arrays()
+    log = made["log"] if world is None else _stepped(world)
+    return Run(spec, trained(), rows, evaluations, log, made["snapshots"], episodes)
+
+
+def _stepped(world: Environment) -> dict[str, np.ndarray]:
+    """What an environment written in JAX remembers of its steps; others remember nothing."""
+    single = world.envs[0].unwrapped if isinstance(world, Serial) else None
+    return single.log() if isinstance(single, JaxGymEnv) else {}
 
 
 def evaluation_maker(spec: RunSpec, env: Any) -> Callable[[], gymnasium.Env[Any, Any]]:

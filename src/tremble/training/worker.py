@@ -1,7 +1,8 @@
 """A process that trains one run after another: `python -m tremble.training.worker`.
 
 It reads tasks as JSON lines from standard input, ``{"id": ..., "spec": {...}, "out": path}``, and answers on standard
-output with progress ``{"id": ..., "step": n}``, then ``{"id": ..., "done": true}`` or ``{"id": ..., "error": text}``.
+output with progress ``{"id": ..., "step": n}``, then ``{"id": ..., "done": true, "seconds": x}`` (of processor time)
+or ``{"id": ..., "error": text}``.
 Compiled programs are kept, so runs that differ in seeds and traced settings compile once.
 """
 
@@ -13,6 +14,7 @@ import os
 import shutil
 import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,8 @@ import jax
 import numpy as np
 
 from tremble.agent import Agent
+from tremble.core import Stream, stream_key
+from tremble.envs import JAX_ENVS
 from tremble.training import checkpoint
 from tremble.training.chunks import Record, iterate
 from tremble.training.evaluation import evaluate
@@ -45,7 +49,8 @@ def train_inside(spec: RunSpec, agent: Agent, out: Path, show: Callable[[int], N
 def train_and_evaluate(spec: RunSpec, agent: Agent, out: Path, show: Callable[[int], None]) -> None:
     """A run in a directory of its own, from which it goes on if interrupted.
 
-    Keeps its table, its episodes, its evaluations, and a final one of 100 episodes.
+    Keeps its table, its episodes, its evaluations, and a final one of 100 episodes; of a world that lists its states
+    also every step, as a run inside XLA does.
     """
     directory = out.with_suffix("")
     run = drive(spec, agent, spec.env, directory, on_progress=lambda step, row: show(step))
@@ -56,7 +61,11 @@ def train_and_evaluate(spec: RunSpec, agent: Agent, out: Path, show: Callable[[i
         "episodes": run.episodes or episodes_in(run.log),
     }  # fmt: skip
     names = ("returns", "discounted", "lengths", "truncated", "predicted")
-    checkpoint.save(out, {"final": {name: getattr(final, name) for name in names}}, meta)
+    groups = {"final": {name: getattr(final, name) for name in names}}
+    if spec.env in JAX_ENVS and (world := jax_env(spec.env, spec.env_options)).observation_table is not None:
+        first = run.agent.distribution(np.asarray(world.observe(world.reset(stream_key(spec.seed, Stream.RESET)))))
+        groups |= {"log": run.log, "snapshots": {"atoms": np.asarray(first.equal_atoms())[None]}}
+    checkpoint.save(out, groups, meta)
     # There is nothing left to go on to, and with pictures in replay a state is large.
     shutil.rmtree(directory / "checkpoints", ignore_errors=True)
 
@@ -94,6 +103,7 @@ def main() -> None:
     for line in sys.stdin:
         task = json.loads(line)
         try:
+            begin = time.process_time()
             spec, out = RunSpec(**task["spec"]), Path(task["out"])
             agent = spec.build_agent()
 
@@ -101,7 +111,7 @@ def main() -> None:
                 say({"id": number, "step": step})
 
             how(spec, agent)(spec, agent, out, show)
-            say({"id": task["id"], "done": True})
+            say({"id": task["id"], "done": True, "seconds": time.process_time() - begin})
         except Exception as error:  # reported to the parent, which names the run and stops
             say({"id": task["id"], "error": f"{type(error).__name__}: {error}"})
 

@@ -1,0 +1,261 @@
+"""Every point of the agents' grid, and every preset, trained by the library's own loops: ``python -m tests.grid``.
+
+Each run learns `fork.Fork` with at least 200 updates and is judged by `fork.Findings`. Results go to a CSV as they
+come; what is there is not run again, so an interrupted grid goes on. A table by representation and criterion is written
+at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import multiprocessing
+import os
+import sys
+import time
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any
+
+# Compiling is most of what is done here, and unoptimised programs compile twice as fast. Set before JAX is imported.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
+sys.path.insert(0, str(Path(__file__).parent))
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from fork import GAMMA, STATES, Findings, Fork, Memory, clear_choice, findings
+from grid_axes import AXES, Point, all_points, name_of
+
+from tremble.agent import Agent
+from tremble.core import Clock, Representation, Transition
+from tremble.criteria import make_criterion
+from tremble.envs import JaxGymEnv
+from tremble.envs.adaptor import open_environment
+from tremble.learn import LearnerState, learn, predict_each
+from tremble.networks import noisy
+from tremble.presets import PRESETS, make
+from tremble.report import tables
+from tremble.representations import make_representation
+from tremble.settings import describe, override
+from tremble.training.chunks import CompiledLoop
+from tremble.training.host import HostLoop
+
+STEPS, START = 1_200, 400
+CLOCK = Clock(STEPS, STEPS - START, STEPS // 2, STEPS, START)
+ITEMS = ("obs_tm1", "action_tm1", "reward_t", "discount_t", "obs_t")
+OUT = Path(__file__).parents[1] / "docs" / "results" / "grid"
+TINY = {
+    "batch_size": 32, "gamma": GAMMA, "learning_rate": 0.02, "adam_epsilon": 1e-8, "decay_updates": STEPS - START,
+    "start_steps": START, "target_update_interval": 20, "memory_size": STEPS, "update_interval": 1,
+    "epsilon_start": 0.6, "epsilon_end": 0.6, "importance_start": 1.0,
+}  # fmt: skip
+"""Two thirds of the actions at random, so that both are known; importance weights that undo what priorities do."""
+SMALL = {
+    "n_quantiles": 16, "n_particles": 16, "n_fractions": 16, "n_atoms": 21, "n_online": 16, "n_target": 16,
+    "n_choose": 16, "n_cosines": 16, "n_hidden": 16, "v_min": -1.0, "v_max": 3.0, "kappa": 0.05,
+}  # fmt: skip
+"""Sizes of representations. A small kappa: with 1 the loss itself pulls the quantiles of {0, 2} towards the middle."""
+FAINT = {"n_bins": 16, "delta_0": 10.0, "c": 0.1}
+"""Exploration by a criterion, faded long before the end."""
+
+
+def keep_noise_apart() -> None:
+    """Unoptimised programs would draw the noise of a noisy layer anew for every product it is a factor of."""
+    draw = noisy._factor
+    noisy._factor = lambda key, n: jax.lax.optimization_barrier(draw(key, n))  # type: ignore[assignment]
+
+
+def fitting(module: Any, wanted: dict[str, Any]) -> Any:
+    """The module with those of the settings that it has."""
+    known = {path.rsplit(".", 1)[-1] for path in describe(module)}
+    return override(module, {name: value for name, value in wanted.items() if name in known})
+
+
+def small(representation: Representation) -> Any:
+    """A few atoms. Without a distribution there is no quantile to keep apart, and the loss is the squared error."""
+    made = fitting(representation, SMALL)
+    return override(made, {"kappa": 10.0}) if type(made).__name__ == "Expected" else made
+
+
+def distributional(agent: Agent) -> bool:
+    """Whether there is more than a mean to be right about."""
+    return type(agent.representation).__name__ != "Expected"
+
+
+def agent_of(point: Point, **changes: Any) -> Agent:
+    """The agent at a point of the grid; observations are unit vectors, so that most heads need no layers below."""
+    base, *monotone = point["representation"].split()
+    representation = small(make_representation(base))
+    if monotone:
+        representation = override(representation, {"monotone": True})
+    wanted = {name: point[name] for name in AXES if name not in ("representation", "criterion")}
+    widths = (16,) if "n_cosines" in describe(representation) else ()
+    return make(
+        "qrdqn", "nchain", representation=representation, widths=widths,
+        criterion=fitting(make_criterion(point["criterion"]), FAINT), **wanted, **TINY | changes,
+    )  # fmt: skip
+
+
+def preset_of(name: str) -> Agent:
+    """A preset, made small; what it switches on stays on, except that all explore by epsilon as well."""
+    agent = override(make(name, "nchain", n_quantiles=16), {"widths": (16,)})
+    agent = replace(agent, representation=small(agent.representation), criterion=fitting(agent.criterion, FAINT))
+    return fitting(agent, TINY)
+
+
+def train(agent: Agent, seed: int = 0) -> tuple[LearnerState, list[np.ndarray], int]:
+    """A run by the loop that `tremble.train` would take: what it learned, what its memory holds, how many updates."""
+    plain = agent.replay.n_step == 1 and not agent.replay.prioritised and agent.updates_per_round == 1
+    if plain:
+        inside = CompiledLoop(agent, Fork(), seed, STEPS, STEPS, (STEPS,))
+        inside.advance(STEPS)
+        assert inside.train_state is not None
+        store = inside.train_state.replay.store
+        items = [np.asarray(getattr(store, name))[:STEPS] for name in ITEMS]
+        return inside.train_state.learner, items, int(inside.record()["updates"])
+    beside = HostLoop(agent, open_environment(JaxGymEnv(Fork(), seed)), seed, STEPS)
+    beside.advance(STEPS)
+    state = beside.replay.state()
+    return beside.learner, [state[name] for name in ITEMS], beside.updates
+
+
+@jax.jit
+def loss_of(agent: Agent, state: LearnerState, batch: Transition, key: jax.Array) -> jax.Array:
+    """The loss of some parameters."""
+    return learn(agent, state, batch, agent.draw_learn(key), CLOCK, key if agent.random_predictions else None)[1].loss
+
+
+def measure(agent: Agent, seed: int = 0) -> Findings:
+    """Train, and compare with what there was to know."""
+    learner, items, updates = train(agent, seed)
+    obs, action, reward, discount, _ = items
+    memory = Memory(obs.argmax(-1), action, reward, discount)
+    dist = jax.jit(predict_each)(agent, learner.params, jnp.asarray(STATES))
+    key, n = jax.random.key(seed), agent.batch_size
+    batch = Transition(*(jnp.asarray(item[:n]) for item in items), jnp.ones(n))
+    untrained = jax.jit(lambda a, k: a.init(k, (2,), 2).params)(agent, key)
+    # The same batch and the same targets: targets move while one learns.
+    losses = [
+        float(loss_of(agent, LearnerState(params, learner.target_params, learner.opt_state), batch, key))
+        for params in (untrained, learner.params)
+    ]
+    choice = clear_choice(agent.target_criterion, distributional(agent), CLOCK, memory)
+    return findings(dist, memory, choice, losses[0], losses[1], updates)
+
+
+AXIS_NAMES = ("preset", *AXES)
+COLUMNS = (*AXIS_NAMES, *(field.name for field in fields(Findings)), "faults", "seconds")
+
+
+def everything() -> list[dict[str, str]]:
+    """What is to be run, as text: every preset by its name, then every point."""
+    named = [{"preset": name} for name in PRESETS]
+    return [{axis: str(job.get(axis, "")) for axis in AXIS_NAMES} for job in named + all_points()]
+
+
+def as_point(job: dict[str, str]) -> Point:
+    """The values behind the words."""
+    return {axis: next(v for v in AXES[axis] if str(v) == job[axis]) for axis in AXES}
+
+
+def run(job: dict[str, str], seed: int = 0) -> dict[str, str]:
+    """A row of the results; an error is a fault, not the end."""
+    begin = time.process_time()
+    row = dict(job)
+    try:
+        agent = preset_of(job["preset"]) if job["preset"] else agent_of(as_point(job))
+        found = measure(agent, seed)
+        row |= {name: str(value) for name, value in asdict(found).items()}
+        row["faults"] = "; ".join(found.faults(distributional(agent)))
+    except Exception as error:
+        row["faults"] = f"{type(error).__name__}: {error}".splitlines()[0]
+    jax.clear_caches()
+    return row | {"seconds": f"{time.process_time() - begin:.1f}"}
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    """The rows there are."""
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def key_of(row: dict[str, str]) -> tuple[str, ...]:
+    """What tells rows apart."""
+    return tuple(row[axis] for axis in AXIS_NAMES)
+
+
+def report(rows: list[dict[str, str]], wanted: int) -> str:
+    """How many learn, by representation and criterion, and every fault."""
+    points = [row for row in rows if not row["preset"]]
+
+    def cell(representation: str, criterion: str) -> str:
+        here = [r for r in points if (r["representation"], r["criterion"]) == (representation, criterion)]
+        return f"{sum(not r['faults'] for r in here)}/{len(here)}" if here else ""
+
+    body = [[c, *(cell(r, c) for r in AXES["representation"])] for c in AXES["criterion"]]
+    presets = [[r["preset"], r["faults"] or "learns"] for r in rows if r["preset"]]
+    faulty = [[name_of(as_point(r)), r["faults"]] for r in points if r["faults"]]
+    seconds = sum(float(r["seconds"]) for r in rows)
+    return f"""# Every combination
+
+{len(rows)} of {wanted} runs, {seconds / 60:.0f} minutes of one core, by `make test-grid`. Every representation with
+every criterion, and for each of these every pair of values of double, dueling, noisy, prioritised, n_step (1 or 3) and
+criterion_for. A run *learns* if it makes at least 200 updates, its loss falls, every mean is right to 0.12, and (where
+there is a distribution) the coin of 0 or 2 is one: W1 at most 0.3, where a single value would have 1.
+
+{tables.markdown(["criterion", *AXES["representation"]], body)}
+## Presets
+
+{tables.markdown(["preset", "result"], presets, 2)}
+## Faults
+
+{tables.markdown(["combination", "what is wrong"], faulty, 2) if faulty else "None."}
+Raw data: `grid.csv`.
+"""
+
+
+def main() -> None:
+    """Run what is missing, then write the table."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.grid",
+        description="Train every combination of parts on a problem with exact answers. Interrupt at will: it goes on.",
+        epilog="About 800 runs of 3 to 12 seconds of one core each, nearly all of it compilation: "
+        "an hour on two quiet cores.",
+    )
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one per core)")
+    parser.add_argument("--only", default="", help="only jobs in which this word occurs, e.g. 'implicit' or 'cvar'")
+    parser.add_argument("--every", type=int, default=1, help="only every n-th job: a sample")
+    parser.add_argument("--again", action="store_true", help="run those with faults once more")
+    parser.add_argument("--out", type=Path, default=OUT, help="where grid.csv and README.md go")
+    options = parser.parse_args()
+    path = options.out / "grid.csv"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = [row for row in read(path) if not (options.again and row["faults"])]
+    tables.write_csv(path, COLUMNS, [[row.get(name, "") for name in COLUMNS] for row in rows])
+    done = {key_of(row) for row in rows}
+    jobs = [job for job in everything() if options.only in " ".join(job.values())][:: options.every]
+    missing = [job for job in jobs if key_of(job) not in done]
+    print(f"{len(jobs)} runs, {len(jobs) - len(missing)} already there", flush=True)
+    # One thread each; and a process is replaced now and then, because compiled programs take memory.
+    os.environ |= {"NPROC": "1", "OMP_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu"}
+    context = multiprocessing.get_context("spawn")
+    pool = context.Pool(options.jobs, keep_noise_apart, maxtasksperchild=30)
+    with pool, path.open("a", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n", restval="")
+        for number, row in enumerate(pool.imap_unordered(run, missing), 1):
+            writer.writerow(row)
+            file.flush()
+            rows.append(row)
+            name = row["preset"] or name_of(as_point(row))
+            print(f"{number}/{len(missing)}  {row['seconds']} s  {name}: {row['faults'] or 'learns'}", flush=True)
+    (options.out / "README.md").write_text(report(rows, len(everything())), encoding="utf-8")
+    faulty = sum(bool(row["faults"]) for row in rows)
+    print(f"{len(rows) - faulty} learn, {faulty} do not; {options.out / 'README.md'}")
+    sys.exit(bool(faulty))
+
+
+if __name__ == "__main__":
+    main()
