@@ -48,8 +48,8 @@ class JaxGymEnv(gymnasium.Env[np.ndarray, np.int64]):
 
     With ``run_seed`` its random numbers are those of the compiled run of that seed (key t of the streams RESET and
     STEP, t counting all steps since the first reset), so that both loops see the same world; the seeds given to `reset`
-    are then ignored, and a world that lists its states remembers every step in `taken`. Without it, a seeded `reset` starts those streams from
-    that seed.
+    are then ignored, and a world that lists its states remembers every step in `taken`. Without it, a seeded `reset`
+    starts those streams from that seed.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012 (Gymnasium's declaration)
