@@ -168,3 +168,9 @@ def test_a_run_of_ones_own_joins_them(tmp_path):
         best_scores(together)
     with pytest.raises(SettingsError, match="no evaluations"):
         load_run(tmp_path / "nothing", protocol="paper")
+    with pytest.raises(SettingsError, match="under which protocol"):
+        load_run(tmp_path)
+    spec |= {"env": "atari/MsPacman", "env_options": {"protocol": "dopamine"}}
+    (tmp_path / "config.json").write_text(json.dumps({"spec": spec}))
+    own = load_run(tmp_path)
+    assert own["protocol"].unique().tolist() == ["dopamine"] and own["game"].unique().tolist() == ["MsPacman"]
