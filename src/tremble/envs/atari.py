@@ -68,7 +68,7 @@ class AtariGame(gymnasium.Env[np.ndarray, Any]):
         self.game, self.training, self.render_mode = rom_of(game), training, render_mode
         ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
         self._ale = ale_py.ALEInterface()
-        self._ale.setFloat("repeat_action_probability", self.protocol.sticky_probability)
+        self._ale.setFloat("repeat_action_probability", 0.0)
         self._load(0)
         full = self.protocol.action_set == "full"
         self._actions = self._ale.getLegalActionSet() if full else self._ale.getMinimalActionSet()
@@ -82,6 +82,7 @@ class AtariGame(gymnasium.Env[np.ndarray, Any]):
         shape = (self.protocol.height, self.protocol.width, self.protocol.stack)
         self.observation_space = spaces.Box(0, 255, shape, np.uint8)
         self._lives = self._steps = 0
+        self._last = ale_py.Action.NOOP
         self._goes_on = False
         """Whether the next episode continues the game: its last one ended with a life."""
 
@@ -122,8 +123,9 @@ class AtariGame(gymnasium.Env[np.ndarray, Any]):
             return
         protocol, ale = self.protocol, self._ale
         ale.reset_game()
+        self._last = ale_py.Action.NOOP
         for _ in range(int(self.np_random.integers(protocol.no_op_min_frames, protocol.no_op_max_frames + 1))):
-            ale.act(ale_py.Action.NOOP)
+            self._frame(ale_py.Action.NOOP)
             if ale.game_over(with_truncation=False):
                 ale.reset_game()
         self._steps, self._lives = 0, ale.lives()
@@ -140,7 +142,7 @@ class AtariGame(gymnasium.Env[np.ndarray, Any]):
             self._camera.clear()
         reward, over, life_lost, lives = 0.0, False, False, self._lives
         for frame in range(skip):
-            reward += ale.act(self._actions[action])
+            reward += self._frame(self._actions[action])
             over, now = ale.game_over(with_truncation=False), ale.lives()
             life_lost |= now < lives
             lives = now
@@ -150,6 +152,16 @@ class AtariGame(gymnasium.Env[np.ndarray, Any]):
                 break
         before, self._lives = self._lives, lives
         return Played(reward, over, life_lost, 0 < lives < before)
+
+    def _frame(self, action: Any) -> float:
+        """One frame: the action, or by chance the last one once more.
+
+        The emulator can do this too, but its saved states do not tell which action was the last.
+        """
+        sticky = self.protocol.sticky_probability
+        if not (sticky and self.np_random.random() < sticky):
+            self._last = action
+        return self._ale.act(self._last)
 
     def _ends(self, played: Played) -> bool:
         """Whether losing a life ended the episode."""
@@ -188,14 +200,14 @@ class AtariGame(gymnasium.Env[np.ndarray, Any]):
     # --- exact resume -------------------------------------------------------------------------------------------------
 
     def save_state(self) -> dict[str, np.ndarray]:
-        """Emulator with its random numbers, the no-ops' and frame skips' generator, screens, pictures, counters."""
+        """Emulator, the generator of all chance, screens, pictures, counters."""
         generator = json.dumps(self.np_random.bit_generator.state)
         return {
             "emulator": np.frombuffer(self._ale.cloneState(include_rng=True).serialize(), np.uint8).copy(),
             "generator": np.frombuffer(generator.encode(), np.uint8).copy(),
             "screens": self._camera.screens.copy(),
             "pictures": np.stack(self._stack.pictures),
-            "counters": np.array([self._lives, self._steps, int(self._goes_on)], np.int64),
+            "counters": np.array([self._lives, self._steps, int(self._goes_on), self._last.value], np.int64),
         }
 
     def load_state(self, state: dict[str, np.ndarray]) -> np.ndarray:
@@ -209,5 +221,5 @@ class AtariGame(gymnasium.Env[np.ndarray, Any]):
         self._camera.screens[:] = state["screens"]
         self._stack.pictures = list(state["pictures"])
         self._lives, self._steps = (int(x) for x in state["counters"][:2])
-        self._goes_on = bool(state["counters"][2])
+        self._goes_on, self._last = bool(state["counters"][2]), ale_py.Action(int(state["counters"][3]))
         return self._stack.show()
