@@ -135,5 +135,15 @@ def test_all_55_games():
     assert len(checks) == 55 and [c for c in checks if c.problem] == []
 
 
+@pytest.mark.long
+def test_the_speed_is_measured_by_training():
+    pytest.importorskip("ale_py")
+    from tremble.training.doctor import measure_frames_per_second
+
+    assert 10 < measure_frames_per_second("qrdqn", "paper", steps=400) < 100_000
+    with pytest.raises(SettingsError, match="so few steps"):
+        measure_frames_per_second("qrdqn", "paper", steps=200)
+
+
 def test_the_directory_may_be_anywhere():
     assert machine(Path("runs")).free_disk > 0
