@@ -40,6 +40,23 @@ def test_protocols(tmp_path):
     assert "dqn_zoo/processors.py" in one and "201 quantiles" in one
 
 
+def test_doctor(tmp_path):
+    result = tremble("doctor", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "jaxlib" in result.stdout and "cores, memory" in result.stdout and "all is well" in result.stdout
+
+
+@pytest.mark.long
+def test_doctor_of_atari(tmp_path):
+    """All games, really played; and a study that no disk has room for is a problem, not a crash."""
+    arguments = ("doctor", "--atari", "--jobs", "1", "--frames-per-second", "400", "--frames", "4000000")
+    result = tremble(*arguments, cwd=tmp_path)
+    assert result.returncode == 0, result.stdout
+    assert "55 of 55 games play as they should" in result.stdout and "165 runs, 1 at a time" in result.stdout
+    result = tremble("doctor", "--atari", "--jobs", "100000", cwd=tmp_path)
+    assert result.returncode == 1 and "problem: 165 replays at a time need" in " ".join(result.stdout.split())
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [

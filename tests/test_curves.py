@@ -5,6 +5,7 @@ import json
 import pandas as pd
 import pytest
 
+from tremble.report.curve_figures import draw_curves, smoothed
 from tremble.report.curves import COLUMNS, best_scores, last_scores, load_dopamine, load_dqn_zoo, load_run
 from tremble.settings import SettingsError
 
@@ -168,3 +169,27 @@ def test_a_run_of_ones_own_joins_them(tmp_path):
         best_scores(together)
     with pytest.raises(SettingsError, match="no evaluations"):
         load_run(tmp_path / "nothing", protocol="paper")
+    with pytest.raises(SettingsError, match="under which protocol"):
+        load_run(tmp_path)
+    spec |= {"env": "atari/MsPacman", "env_options": {"protocol": "dopamine"}}
+    (tmp_path / "config.json").write_text(json.dumps({"spec": spec}))
+    own = load_run(tmp_path)
+    assert own["protocol"].unique().tolist() == ["dopamine"] and own["game"].unique().tolist() == ["MsPacman"]
+
+
+def test_curves_are_drawn_with_what_they_are(tmp_path):
+    path = zoo(
+        tmp_path, *(f"pong,{seed},{i},{i}000000,{i - 21 + seed}.0,{i - 21}.0,0.0" for seed in (1, 2) for i in range(5))
+    )
+    together = pd.concat([load_dqn_zoo(path), load_dopamine(dopamine(tmp_path, RUNS))])
+    draw_curves(together, tmp_path / "curves", smooth=2)
+    assert (tmp_path / "curves.png").stat().st_size > 10_000
+    text = (tmp_path / "curves.svg").read_text()
+    for label in ("qrdqn: evaluation, dqn_zoo", "qrdqn: training, dqn_zoo", "dqn: training, dopamine"):
+        assert label in text
+    with pytest.raises(SettingsError, match="no curves"):
+        draw_curves(together.iloc[:0], tmp_path / "none")
+
+
+def test_smoothing_by_hand():
+    assert smoothed(pd.Series([0.0, 2.0, 4.0, 0.0]), 2).tolist() == [0.0, 1.0, 3.0, 2.0]

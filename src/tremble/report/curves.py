@@ -137,14 +137,23 @@ def _zoo_line(line: dict[str, Any], place: str, agent: str, seen: set[tuple[str,
     ]
 
 
-def load_run(directory: Path | str, protocol: str, game: str | None = None, frames_per_step: int = 4) -> pd.DataFrame:
-    """The evaluations of a run of one's own, to be drawn beside published ones."""
+def load_run(
+    directory: Path | str, protocol: str | None = None, game: str | None = None, frames_per_step: int = 4
+) -> pd.DataFrame:
+    """The evaluations of a run of one's own, to be drawn beside published ones.
+
+    Runs on ``atari/GAME`` say themselves which protocol they are under; for other environments it has to be said.
+    """
     directory = Path(directory)
     config, log = directory / "config.json", directory / "evaluations.jsonl"
     if not config.exists() or not log.exists():
         raise SettingsError(f"{directory} has no evaluations: train with --evaluate-every")
     spec = json.loads(config.read_text(encoding="utf-8"))
     spec = spec.get("spec", spec)
+    if protocol is None:
+        if not spec["env"].startswith("atari/"):
+            raise SettingsError(f"under which protocol was {spec['env']} played? Give protocol=, for example 'paper'")
+        protocol = str(spec.get("env_options", {}).get("protocol", "paper"))
     game = game_name(game or spec["env"])
     rows = []
     for iteration, text in enumerate(log.read_text(encoding="utf-8").splitlines()):

@@ -210,7 +210,7 @@ def mark_claims() -> list[Claim]:
                 f"{sign}: PQR wins against {', '.join(NAMES[r] for r in rivals)}",
                 f"appendix, {TITLES[table]}",
                 f"{int(found['marked'].sum())} cells",
-                f"{int(found['wins'].sum())} wins, {int(found['ties'].sum())} ties",
+                f"{int(found['wins'].sum())} wins, {int(found['ties'].sum())} tied",
                 verdict,
                 "; ".join(parts),
             )

@@ -1,0 +1,52 @@
+"""Learning curves of one game side by side: published ones, and one's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from tremble.report import figures
+from tremble.settings import SettingsError
+
+LINES = {"evaluation": "-", "training": "--"}
+PALETTE = ("#2a6f97", "#d1495b", "#588157", "#e09f3e", "#7b5ea7", "#6b7280", "#b5838d", "#111111")
+
+
+def smoothed(curve: pd.Series, over: int) -> pd.Series:
+    """Mean of the last ``over`` values, of fewer at the start."""
+    return curve.rolling(over, min_periods=1).mean()
+
+
+def draw_curves(curves: pd.DataFrame, path: Path, smooth: int = 1) -> None:
+    """Mean over seeds with the range of seeds, one line for each agent, protocol and kind of return.
+
+    Returns of evaluation are solid and of training dashed, and the legend says which is which: lines of two kinds may
+    stand side by side, but are not the same measurement.
+    """
+    games = curves["game"].unique()
+    if len(games) == 0:
+        raise SettingsError("there are no curves to draw")
+    columns = min(len(games), 4)
+    rows = -(-len(games) // columns)
+    figure, axes = figures.new(rows, columns, 4.6 * columns, 3.4 * rows, squeeze=False)
+    names = list(curves[["agent", "source"]].drop_duplicates().itertuples(index=False, name=None))
+    colours = {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(names)}
+    for ax, game in zip(axes.flat, games, strict=False):
+        here = curves[curves["game"] == game]
+        for (agent, source, protocol, returns), lines in here.groupby(
+            ["agent", "source", "protocol", "returns"], sort=False
+        ):
+            by_seed = lines.pivot_table(index="frame", columns="seed", values="value").apply(smoothed, over=smooth)
+            colour, millions = colours[agent, source], by_seed.index / 1e6
+            label = f"{agent}: {returns}, {protocol}" + ("" if source == protocol else f" ({source})")
+            ax.plot(millions, by_seed.mean(axis=1), LINES[returns], color=colour, lw=1.8, label=label)
+            if by_seed.shape[1] > 1:
+                ax.fill_between(millions, by_seed.min(axis=1), by_seed.max(axis=1), color=colour, alpha=0.15, lw=0)
+        ax.set_title(game)
+        ax.set_xlabel("million frames")
+        ax.legend(fontsize=7)
+    for ax in list(axes.flat)[len(games) :]:
+        ax.set_visible(False)
+    axes[0, 0].set_ylabel("return")
+    figures.save(figure, path)
