@@ -625,7 +625,7 @@ def test_both_loops_make_the_same_run_with_options():
     """What is remembered and stored is the same inside XLA and beside it."""
     options = {
         "n_quantiles": 6, "n_options": 3, "widths": [8], "batch_size": 8, "start_steps": 50, "learning_rate": 1e-3,
-        "option_beta": 0.2, "option_epsilon_decay_steps": 200, "epsilon_decay_steps": 100,
+        "option_beta": 0.2, "option_epsilon_decay_steps": 200, "epsilon_decay_steps": 100, "epsilon_end": 0.5,
     }  # fmt: skip
     inside = tremble.train("quota", "nchain", steps=300, **options)
     beside = tremble.train(
@@ -633,14 +633,14 @@ def test_both_loops_make_the_same_run_with_options():
     )
     returns = [e["return"] for e in beside.episodes]
     ends = np.flatnonzero(inside.log["done"])
-    assert [e["step"] for e in beside.episodes] == (ends + 1).tolist() and len(ends) > 10
+    assert [e["step"] for e in beside.episodes] == (ends + 1).tolist() and len(ends) > 4
     np.testing.assert_allclose(np.cumsum(inside.log["reward"])[ends], np.cumsum(returns), rtol=1e-4)
     for x, y in zip(jax.tree.leaves(inside.agent.params), jax.tree.leaves(beside.agent.params), strict=True):
         np.testing.assert_allclose(x, y, atol=2e-5)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("probe", [Discounting(), JointPolicy()])
+@pytest.mark.long
+@pytest.mark.parametrize("probe", [Discounting(), JointPolicy()], ids=["discounting", "joint"])
 def test_rollouts_solve_probes(probe):
     """Within 0.1 of the exact returns: a mistake in the powers of gamma would be off by 0.2, a sign by 2.
 
