@@ -38,7 +38,8 @@ from tremble.training.host import HostLoop
 ACTIONS, BATCH, FEATURES = 3, 8, 6
 LATE = Clock(5000, 4500, 100, 5000, 10)
 PRESETS = ("bootstrapped_dqn", "quota", "quota_onpolicy", "ndqfn")
-jit_learn = eqx.filter_jit(learn)
+jit_learn, jit_target = eqx.filter_jit(learn), eqx.filter_jit(bootstrap_target)
+TWO = jnp.asarray(2.0)  # traced, so that tests of one shape compile once
 
 
 def agent_of(representation, **changes):
@@ -101,9 +102,9 @@ def test_each_head_selects_and_evaluates_for_itself():
 
 def test_targets_and_update_by_brute_force():
     """Every head by its own action, selected online and evaluated by its own target head, priors in both."""
-    agent = agent_of(Bootstrapped(4, prior_scale=2.0), double=True)
+    agent = agent_of(Bootstrapped(4, prior_scale=TWO), double=True)
     state, batch = state_of(agent), batch_of()
-    target, changed = eqx.filter_jit(bootstrap_target)(agent, state, batch, (), LATE)
+    target, changed = jit_target(agent, state, batch, (), LATE)
     expected, picked = np.zeros((BATCH, 4)), np.zeros((BATCH, 4), int)
     means = np.zeros(BATCH, int)
     for b in range(BATCH):
@@ -130,19 +131,20 @@ def test_targets_and_update_by_brute_force():
 
 
 def test_enumerated_observations_give_the_same_targets():
-    agent = agent_of(Bootstrapped(4), double=True)
+    agent = agent_of(Bootstrapped(4, prior_scale=TWO), double=True)
     state, batch, table = state_of(agent), batch_of(), jnp.eye(4)
     index = jnp.arange(BATCH) % 4
     plain = eqx.tree_at(lambda b: (b.obs_tm1, b.obs_t), batch, (table[index], table[index]))
     listed = eqx.tree_at(lambda b: (b.obs_tm1, b.obs_t), batch, (Enumerated(table, index), Enumerated(table, index)))
-    make = eqx.filter_jit(bootstrap_target)
     np.testing.assert_allclose(
-        make(agent, state, listed, (), LATE)[0].atoms, make(agent, state, plain, (), LATE)[0].atoms, rtol=1e-5
+        jit_target(agent, state, listed, (), LATE)[0].atoms,
+        jit_target(agent, state, plain, (), LATE)[0].atoms,
+        rtol=1e-5,
     )
 
 
 def test_priors_are_never_trained():
-    agent = agent_of(Bootstrapped(4), double=True)
+    agent = agent_of(Bootstrapped(4, prior_scale=TWO), double=True)
     state = agent.init(jax.random.key(0), (4,), ACTIONS)
     after = state
     for seed in range(3):
@@ -625,7 +627,7 @@ def test_both_loops_make_the_same_run_with_options():
     """What is remembered and stored is the same inside XLA and beside it."""
     options = {
         "n_quantiles": 6, "n_options": 3, "widths": [8], "batch_size": 8, "start_steps": 50, "learning_rate": 1e-3,
-        "option_beta": 0.2, "option_epsilon_decay_steps": 200, "epsilon_decay_steps": 100,
+        "option_beta": 0.2, "option_epsilon_decay_steps": 200, "epsilon_decay_steps": 100, "epsilon_end": 0.5,
     }  # fmt: skip
     inside = tremble.train("quota", "nchain", steps=300, **options)
     beside = tremble.train(
@@ -633,14 +635,14 @@ def test_both_loops_make_the_same_run_with_options():
     )
     returns = [e["return"] for e in beside.episodes]
     ends = np.flatnonzero(inside.log["done"])
-    assert [e["step"] for e in beside.episodes] == (ends + 1).tolist() and len(ends) > 10
+    assert [e["step"] for e in beside.episodes] == (ends + 1).tolist() and len(ends) > 4
     np.testing.assert_allclose(np.cumsum(inside.log["reward"])[ends], np.cumsum(returns), rtol=1e-4)
     for x, y in zip(jax.tree.leaves(inside.agent.params), jax.tree.leaves(beside.agent.params), strict=True):
         np.testing.assert_allclose(x, y, atol=2e-5)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("probe", [Discounting(), JointPolicy()])
+@pytest.mark.long
+@pytest.mark.parametrize("probe", [Discounting(), JointPolicy()], ids=["discounting", "joint"])
 def test_rollouts_solve_probes(probe):
     """Within 0.1 of the exact returns: a mistake in the powers of gamma would be off by 0.2, a sign by 2.
 
