@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tremble.networks import MINATAR, ConvSpec
+from tremble.networks.conv import filtered_by_products
 from tremble.settings import describe, override
 
 
@@ -54,3 +55,25 @@ def test_layers_are_settings() -> None:
     spec = override(ConvSpec(), {"layers": [[8, 3, 2]], "widths": 32})
     assert spec.layers == ((8, 3, 2),) and spec.widths == (32,)
     assert override(ConvSpec(), describe(spec)) == spec
+
+
+@pytest.mark.parametrize("padding", ["valid", "same"])
+@pytest.mark.parametrize("size", [2, 3])
+def test_small_pictures_are_filtered_by_products(size: int, padding: str) -> None:
+    """The same values and gradients as XLA's convolution."""
+    keys = jax.random.split(jax.random.key(size), 3)
+    weight = jax.random.normal(keys[0], (size, size, 4, 5))
+    picture = jax.random.normal(keys[1], (7, 6, 4))
+
+    def plain(picture: jax.Array, weight: jax.Array) -> jax.Array:
+        numbers = ("NHWC", "HWIO", "NHWC")
+        return jax.lax.conv_general_dilated(picture[None], weight, (1, 1), padding.upper(), dimension_numbers=numbers)[
+            0
+        ]
+
+    out, back = jax.vjp(plain, picture, weight)
+    ours, our_back = jax.vjp(lambda p, w: filtered_by_products(p, w, padding), picture, weight)
+    np.testing.assert_allclose(ours, out, rtol=1e-5, atol=1e-5)
+    direction = jax.random.normal(keys[2], out.shape)
+    for mine, theirs in zip(our_back(direction), back(direction), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-5)

@@ -59,14 +59,22 @@ def load_career(path: Path, seed: int, spec: RunSpec) -> Career:
 
 def games_of(options: Options) -> list[str]:
     """The games chosen; a quick look has the first of them."""
-    games = _known(options.choices["games"], GAMES, "game")
+    games = _known(STUDY.chosen(options.choices)["games"], GAMES, "game")
     return games[:1] if options.quick else games
 
 
 def agents_of(options: Options) -> list[str]:
     """The agents chosen; a quick look has those of the paper among them."""
-    agents = _known(options.choices["agents"], PRESETS, "agent")
+    agents = _known(STUDY.chosen(options.choices)["agents"], PRESETS, "agent")
     return [a for a in agents if a in MAIN] or agents if options.quick else agents
+
+
+def interval_of(options: Options) -> int:
+    """Steps between two updates."""
+    interval = int(STUDY.chosen(options.choices)["update_interval"])
+    if interval < 1:
+        raise SettingsError(f"update_interval must be at least 1, got {interval}")
+    return interval
 
 
 def _known(names: Sequence[str], known: Mapping[str, Any], kind: str) -> list[str]:
@@ -78,9 +86,7 @@ def _known(names: Sequence[str], known: Mapping[str, Any], kind: str) -> list[st
 
 def cells(options: Options) -> list[Cell]:
     """Every agent on every game."""
-    if options.choices["update_interval"] < 1:
-        raise SettingsError("update_interval must be at least 1")
-    settings: dict[str, Any] = {"update_interval": options.choices["update_interval"]}
+    settings: dict[str, Any] = {"update_interval": interval_of(options)}
     if options.quick:
         settings |= {"start_steps": 1000, "n_quantiles": 16, "memory_size": 10_000}
     record = {"record_every": max(1000, options.steps // 100)}
@@ -133,7 +139,7 @@ def analyse(results: Results, options: Options) -> str:
         for agent in agents
     ]
     seeds = sorted({len(v) for v in results.values()})
-    interval = options.choices["update_interval"]
+    interval = interval_of(options)
     rate = (
         "an update at every step" if interval == 1 else f"**an update every {interval} steps instead of at every one**"
     )
