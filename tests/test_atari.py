@@ -23,6 +23,7 @@ from PIL import Image
 from tremble.envs.adaptor import NO_BOOTSTRAP, OVER, SCORE, open_environment
 from tremble.envs.atari import AtariGame
 from tremble.envs.atari_games import GAMES, id_of, rom_of
+from tremble.envs.atari_vector import AtariVector
 from tremble.envs.protocols import PROTOCOLS
 from tremble.settings import SettingsError
 
@@ -447,3 +448,70 @@ def test_points_and_cut_returns_reach_the_loop():
         assert not (outcome.no_bootstrap & outcome.terminated).any()
         np.testing.assert_array_equal(outcome.over, outcome.terminated)
     assert score > 0 and cuts >= 4 and over >= 1
+
+
+# --- ale-py's threads -------------------------------------------------------------------------------------------------
+
+
+def test_the_vector_agrees_with_single_games_frame_by_frame():
+    # Sticky actions come from other generators, so they are off; all else is the same, cap and next episode included.
+    for game, padding in (("breakout", "zeros_before"), ("seaquest", "repeat_first"), ("pong", "zeros_before")):
+        changes = {
+            "sticky_probability": 0.0,
+            "stack_padding": padding,
+            "cap_frames": 480 if game == "breakout" else 120,
+        }
+        vector = AtariVector(game, 2, "dopamine", **changes)
+        singles = [AtariGame(game, "dopamine", **changes) for _ in range(2)]
+        seen = vector.start([5, 6])
+        for i, single in enumerate(singles):
+            np.testing.assert_array_equal(single.reset(seed=vector._seed(i))[0], seen.obs[i])
+        rng, ends = np.random.default_rng(1), 0
+        for t in range(130 if game == "breakout" else 40):
+            actions = rng.integers(vector.n_actions, size=2)
+            vector.send(actions)
+            outcome = vector.receive()
+            for i, single in enumerate(singles):
+                obs, reward, terminated, truncated, info = single.step(int(actions[i]))
+                np.testing.assert_array_equal(outcome.after.obs[i], obs, err_msg=f"{game} step {t}")
+                assert (outcome.reward[i], outcome.score[i]) == (reward, info[SCORE])
+                assert (outcome.terminated[i], outcome.truncated[i]) == (terminated, truncated), (game, t)
+                if terminated or truncated:
+                    ends += 1
+                    obs = single.reset(seed=vector._seed(i))[0]
+                np.testing.assert_array_equal(outcome.seen.obs[i], obs)
+        assert ends >= 2
+        vector.close()
+
+
+def test_a_vector_is_brought_back():
+    options = {"protocol": "dopamine", "engine": "vector", "cap_frames": 160}
+    vector, other = (open_environment("atari/Breakout", 3, options=options) for _ in range(2))
+    rng = np.random.default_rng(0)
+
+    def live(env: Any, steps: int, rng: np.random.Generator) -> list[np.ndarray]:
+        seen = []
+        for _ in range(steps):
+            env.send(rng.integers(4, size=3))
+            outcome = env.receive()
+            seen += [outcome.after.obs, outcome.reward, outcome.seen.obs]
+        return seen
+
+    vector.start([1, 2, 3])
+    live(vector, 33, rng)  # episodes of at most 40 steps: all are in their first
+    vector._begin(np.array([False, True, False]))  # and one is younger
+    live(vector, 5, rng)
+    there = other.rewind(vector.snapshot())
+    np.testing.assert_array_equal(there, vector._obs)
+    for a, b in zip(
+        live(vector, 60, np.random.default_rng(2)), live(other, 60, np.random.default_rng(2)), strict=True
+    ):  # fmt: skip
+        np.testing.assert_array_equal(a, b)
+    vector.close()
+    other.close()
+
+
+def test_what_the_vector_cannot_do_is_said():
+    for protocol in ("paper", "dqn_zoo"):
+        with pytest.raises(SettingsError, match="cannot play atari/Pong under protocol"):
+            open_environment("atari/Pong", options={"protocol": protocol, "engine": "vector"})

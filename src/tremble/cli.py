@@ -93,13 +93,17 @@ class Train:
       tremble train pqr --env CartPole-v1 --steps 50000
       tremble train qrdqn --env LunarLander-v3 --steps 100000 --domain control --set delta_0=5000
       tremble train pqr --env my_package.my_env:MyEnv --steps 20000 --evaluate-every 2000
+      tremble train pqr --env atari/Pong --protocol dqn_zoo --steps 1000000
       tremble train qrdqn --env CartPole-v1 --set criterion=cvar --set eta=0.1 --set criterion_for=behaviour
     """
 
     agent: Positional[str]
     """Which agent; `tremble list` shows them."""
     env: str = "nchain"
-    """Environment: a name of `tremble list`, a Gymnasium id (CartPole-v1), or module:Class for one of your own."""
+    """Environment: a name of `tremble list`, a Gymnasium id (CartPole-v1), module:Class for one of your own, or a game
+    of Atari (atari/Pong)."""
+    protocol: str | None = None
+    """How an Atari game is played and learned (default: paper); `tremble protocols` shows all."""
     steps: int = 20_000
     """Environment steps."""
     seed: int = 0
@@ -116,6 +120,8 @@ class Train:
     """Steps between two evaluations (default: a tenth of the run; none for environments that train inside XLA)."""
     evaluate_episodes: int = 10
     """Episodes of each evaluation."""
+    replay_file: Path | None = None
+    """Keep the pictures of Atari's replay in this file instead of in memory."""
     track: UseAppendAction[tuple[Literal["tensorboard", "wandb", "mlflow"], ...]] = ()
     """Send the metrics there too; needs pip install 'tremble[tracking]'."""
     set: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME=VALUE")] = ()
@@ -126,11 +132,17 @@ class Train:
     def run(self) -> None:
         """Run it."""
         from tremble.envs import JAX_ENVS
-        from tremble.settings import parse_assignments
+        from tremble.envs.atari_games import is_atari
+        from tremble.settings import SettingsError, parse_assignments
         from tremble.training.run import train
 
         name = f"{self.agent}-{self.env}-s{self.seed}".replace("/", "-").replace(":", "-")
         out = self.out or Path("runs") / name
+        options = parse_assignments(self.env_set)
+        if self.protocol is not None:
+            if not is_atari(self.env):
+                raise SettingsError(f"--protocol is about Atari (--env atari/Pong); {self.env} is none of its games")
+            options["protocol"] = self.protocol
         every = self.evaluate_every
         if every is None:
             every = 0 if self.env in JAX_ENVS else max(1, self.steps // 10)
@@ -138,7 +150,7 @@ class Train:
         def go(how: dict[str, Any]) -> Any:
             return train(
                 self.agent, self.env, steps=self.steps, seed=self.seed, out=out, domain=self.domain,
-                env_options=parse_assignments(self.env_set), n_envs=self.n_envs, parallel=self.parallel,
+                env_options=options, n_envs=self.n_envs, parallel=self.parallel, replay_file=self.replay_file,
                 evaluate_every=every, evaluate_episodes=self.evaluate_episodes, trackers=self.track,
                 **how, **parse_assignments(self.set),
             )  # fmt: skip
@@ -161,7 +173,7 @@ class Resume:
         from tremble.training.run import resume
         from tremble.training.spec import RunSpec
 
-        contents = RunFiles(self.run_directory).newest()
+        contents = RunFiles(self.run_directory).newest(check_blocks=False)
         spec = None if contents is None else RunSpec(**contents.meta["spec"])
         title, steps = ("resume", 1) if spec is None else (f"{spec.agent} on {spec.env}", spec.steps)
         _show_run(lambda how: resume(self.run_directory, trackers=self.track, **how), title, steps, self.run_directory)
@@ -189,8 +201,8 @@ class Evaluate:
     """Act by this: `mean`, `own` (the agent's, as at the end of training), or a name of `tremble list`."""
     set: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME=VALUE")] = ()
     """Change a setting of the criterion: --set eta=0.1."""
-    epsilon: float = 0.0
-    """Probability of a random action."""
+    epsilon: float | None = None
+    """Probability of a random action (default: 0; on Atari, what the protocol says)."""
     env_set: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME=VALUE")] = ()
     """Change an option of the environment, to see how the agent fares elsewhere."""
 
@@ -203,18 +215,19 @@ class Evaluate:
         from tremble.settings import parse_assignments
         from tremble.training.checkpoint import write_text
         from tremble.training.evaluation import evaluate
-        from tremble.training.run import evaluation_maker
+        from tremble.training.run import evaluation_epsilon, evaluation_maker
         from tremble.training.trained import load
 
         agent = load(self.run_directory, trust_code=True)  # its environment is about to be run anyway
         assert agent.spec is not None
         spec = dataclasses.replace(agent.spec, env_options=agent.spec.env_options | parse_assignments(self.env_set))
+        epsilon = evaluation_epsilon(spec) if self.epsilon is None else self.epsilon
         settings = parse_assignments(self.set)
         with Progress(console=console, transient=True) as progress:
             bar = progress.add_task("episodes", total=self.episodes)
             result = evaluate(
                 agent, evaluation_maker(spec, spec.env), episodes=self.episodes, seed=self.seed,
-                criterion=self.criterion, epsilon=self.epsilon,
+                criterion=self.criterion, epsilon=epsilon,
                 on_episode=lambda done: progress.update(bar, completed=done), **settings,
             )  # fmt: skip
         interval = mean_interval(list(result.returns))
@@ -238,8 +251,8 @@ class Evaluate:
                 "returns lack what would have followed, which the predictions include.[/]"
             )
         acted_by = "-".join([self.criterion, *self.set]).replace("/", "-").replace(":", "-")
-        out = self.run_directory / f"evaluation-{acted_by}-e{self.epsilon:g}-s{self.seed}.json"
-        row = {"episodes": self.episodes, "seed": self.seed, "criterion": self.criterion, "epsilon": self.epsilon}
+        out = self.run_directory / f"evaluation-{acted_by}-e{epsilon:g}-s{self.seed}.json"
+        row = {"episodes": self.episodes, "seed": self.seed, "criterion": self.criterion, "epsilon": epsilon}
         row |= {f"criterion.{name}": value for name, value in settings.items()}
         write_text(out, json.dumps(row | result.row(), indent=1) + "\n")
         console.print(f"written to [bold]{out}[/]")

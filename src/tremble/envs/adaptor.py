@@ -21,6 +21,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, VectorEnv
 
+from tremble.envs.atari_games import is_atari
 from tremble.envs.encoding import Encoder, UnsupportedSpaceError, count_actions
 from tremble.envs.rewind import Rewindable
 from tremble.settings import SettingsError
@@ -302,6 +303,10 @@ def open_environment(
         if n_envs > 1:
             raise UnsupportedSpaceError(f"{name} is one ready-made environment: give its id or a function for several")
         return Serial([env], name)
+    if isinstance(env, str) and is_atari(env) and (options or {}).get("engine") == "vector":
+        from tremble.envs.atari_vector import AtariVector
+
+        return AtariVector(env, n_envs, **{k: v for k, v in (options or {}).items() if k != "engine"})
     make = partial(make_single, env, options or {})
     if not parallel:
         return Serial([make() for _ in range(n_envs)], name)

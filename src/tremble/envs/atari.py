@@ -60,9 +60,15 @@ class AtariGame(gymnasium.Env[np.ndarray, Any]):
         protocol: str | AtariProtocol = "paper",
         training: bool = True,
         render_mode: str | None = None,
+        engine: str = "exact",
         **changes: Any,
     ) -> None:
-        """``changes`` are settings of the protocol that shall be others (``sticky_probability=0.1``)."""
+        """``changes`` are settings of the protocol that shall be others (``sticky_probability=0.1``).
+
+        ``engine`` says what trains: this class, or ``vector`` (`AtariVector`); evaluation always uses this one.
+        """
+        if engine not in ("exact", "vector"):
+            raise SettingsError(f"engine is 'exact' or 'vector', got {engine!r}")
         made = find_protocol(protocol) if isinstance(protocol, str) else protocol
         self.protocol = made.change(f"{made.name}, changed", made.about, **changes) if changes else made
         self.game, self.training, self.render_mode = rom_of(game), training, render_mode

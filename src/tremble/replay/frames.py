@@ -1,7 +1,7 @@
 """Replay of stacked pictures that stores every picture once.
 
 An observation of Atari shows the newest four pictures, so a plain memory holds each of them eight times: in four
-observations before a step, and in four after. A million transitions are 52 GiB then, and 6.6 GiB here.
+observations before a step, and in four after. A million transitions are 53 GiB then, and 6.7 GiB here.
 """
 
 from __future__ import annotations
