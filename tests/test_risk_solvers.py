@@ -187,6 +187,13 @@ def test_cycles_are_said_to_be_cycles():
     assert any(result.converged for result in seen)
 
 
+def test_a_cycle_on_the_grid():
+    """With more slips and less to win the greedy policies repeat for ever; every eighth is the same."""
+    lattice = Lattice.of(risky_grid(stake=0.5, loss=-0.02, slip=0.2, gamma=1.0))
+    result = fixed_point(lattice, 0.25, most=400)
+    assert not result.converged and result.period == 8
+
+
 def test_mistakes_are_explained():
     with pytest.raises(SettingsError, match="gamma = 1"):
         Lattice.of(risky_grid())
@@ -201,7 +208,7 @@ def test_the_environment_is_the_mdp():
     """Every state and action under a fine net of its random numbers, against the law."""
     env = RiskyGrid()
     assert JAX_ENVS["risky-grid"]() == env
-    mdp = risky_grid(stake=0.5, loss=0.02, step_cost=0.05, slip=0.1, gamma=1.0)
+    mdp = risky_grid(stake=0.5, loss=-0.03, step_cost=0.05, slip=0.1, gamma=1.0)
     assert int(mdp.start) == env.start
     # Slips at 0.025, 0.075 and 0.55 stand for 0.05, 0.05 and 0.9; the coin for a half each.
     odds = np.array([0.05, 0.05, 0.9])[:, None] * np.array([0.5, 0.5])

@@ -1,8 +1,8 @@
 r"""A grid with a short way that gambles and a long way that does not.
 
     . . . . .      From S to G, where 1 is paid. Every step costs a little. The cells marked ± add or take a stake,
-    . . . . .      with equal chances, and cost a trifle more. Straight on is shorter and better on average, around is
-    S ± ± ± G      safer. Moves go sideways now and then, so that the row next to the gambles is not safe either.
+    . . . . .      with equal chances, and give back some of the step's cost. Straight on is better on average, around
+    S ± ± ± G      is safer. Moves go sideways now and then, so that the row next to the gambles is not safe either.
 
 The same problem as a finite MDP, for exact solutions, is `tremble.tabular.risky_grid`.
 """
@@ -25,8 +25,8 @@ class RiskyGrid(eqx.Module):
 
     stake: Scalar = 0.5
     """What a gamble adds or takes."""
-    loss: Scalar = 0.02
-    """What a gamble costs on average."""
+    loss: Scalar = -0.03
+    """What a gamble costs on average; negative, what it gives. Above ``-step_cost``, or gambling for ever would pay."""
     step_cost: Scalar = 0.05
     slip: Scalar = 0.1
     """Probability that a move goes sideways, to either side equally often."""

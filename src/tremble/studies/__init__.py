@@ -13,6 +13,7 @@ from tremble.studies import (
     nchain_returns,
     nchain_sensitivity,
     nchain_variance,
+    risk,
     theory,
 )
 from tremble.studies.runner import Study
@@ -30,6 +31,7 @@ STUDIES: dict[str, Study] = {
         control.STUDY,
         control_search.STUDY,
         exploration.STUDY,
+        risk.STUDY,
         theory.STUDY,
     )
 }
