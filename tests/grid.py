@@ -51,7 +51,7 @@ TINY = {
     "epsilon_start": 0.6, "epsilon_end": 0.6, "priority_exponent": 0.3, "importance_start": 1.0,
 }  # fmt: skip
 """Two thirds of the actions at random, so that both are known. Importance weights undo what priorities do; they are
-divided by the largest of the batch, which leaves a bias that grows with the spread of priorities: so, a mild exponent."""
+divided by the largest of the batch, which leaves a bias that grows with the spread of priorities: so, a mild one."""
 SMALL = {
     "n_quantiles": 16, "n_particles": 16, "n_fractions": 16, "n_atoms": 21, "n_online": 16, "n_target": 16,
     "n_choose": 16, "n_cosines": 16, "n_hidden": 16, "v_min": -1.0, "v_max": 3.0, "kappa": 0.05,

@@ -70,8 +70,9 @@ def test_covering_by_brute_force():
 UPDATES, CHUNK, BATCH = 200, 20, 32
 LATE = Clock(10_000, 9_000, 0, 10_000)
 """When what explores by a criterion has faded."""
-EPISODES = 20 * list(itertools.product((0, 1), repeat=3))
-"""Action in the first step, action in the second, and the coin: every case equally often."""
+EPISODES = [case for case in itertools.product((0, 1), repeat=3) for _ in range(20)]
+"""Action in the first step, action in the second, and the coin: every case equally often, and like beside like, so that
+strata of the memory are strata of cases."""
 
 
 class AnyCriterion(eqx.Module):
