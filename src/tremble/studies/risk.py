@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from matplotlib.patches import Rectangle
 
 from tremble.envs.risky_grid import MOVES, RiskyGrid
 from tremble.report import figures, tables
@@ -156,9 +157,9 @@ def draw_policies(exact: Exact, learned: dict[str, list[Learned]], options: Opti
     for axis, (title, (policy, colour)) in zip(axes, shown.items(), strict=True):
         bottom = env.height - 1
         for column in range(1, env.width - 1):
-            axis.add_patch(figures.plt.Rectangle((column - 0.5, bottom - 0.5), 1, 1, color="#f3d9dc"))
+            axis.add_patch(Rectangle((column - 0.5, bottom - 0.5), 1, 1, color="#f3d9dc"))
             axis.text(column + 0.3, bottom + 0.38, "±", fontsize=9, color="#d1495b", ha="center", va="center")
-        axis.add_patch(figures.plt.Rectangle((env.width - 1.5, bottom - 0.5), 1, 1, color="#d8ead9"))
+        axis.add_patch(Rectangle((env.width - 1.5, bottom - 0.5), 1, 1, color="#d8ead9"))
         often = visits(exact, np.append(policy[: env.n_cells], 0)) if _ends(exact, policy) else np.ones(env.n_cells)
         for cell in range(env.n_cells - 1):
             row, column = divmod(cell, env.width)
