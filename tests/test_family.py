@@ -1,4 +1,4 @@
-"""The study of the whole family: every preset is in it, rates are chosen on other seeds, and both loops can be counted."""
+"""The study of the whole family: every preset is in it, rates come from other seeds, both loops can be counted."""
 
 from __future__ import annotations
 
