@@ -67,7 +67,7 @@ def test_covering_by_brute_force():
 
 # Learning -------------------------------------------------------------------------------------------------------------
 
-UPDATES, CHUNK, BATCH = 200, 20, 32
+CHUNK, BATCH = 20, 32
 LATE = Clock(10_000, 9_000, 0, 10_000)
 """When what explores by a criterion has faded."""
 EPISODES = [case for case in itertools.product((0, 1), repeat=3) for _ in range(20)]
@@ -142,7 +142,7 @@ def trained(agent, replay, spec, seed):
     """Parameters before and after, and the last batches; losses become priorities chunk by chunk."""
     generator = np.random.default_rng(seed)
     state = first = start(agent, jax.random.key(seed))
-    for number in range(UPDATES // CHUNK):
+    for number in range(agent.optimiser.decay_updates // CHUNK):
         bits = even_bits(generator, spec.prioritised, replay.size)
         drawn = [replay.sample(row, spec.importance_exponent(0)) for row in bits]
         batches = jax.tree.map(lambda *x: np.stack(x), *(batch for batch, _ in drawn))
@@ -158,8 +158,8 @@ def trained(agent, replay, spec, seed):
 def agent_at(point):
     """The agent at a point. Without layers below the head a parameter is a number of the answer, and may move fast."""
     layers = grid.agent_of(point).network.widths
-    rate = 0.02 if layers else 0.1
-    return grid.agent_of(point, learning_rate=rate, decay_updates=UPDATES, batch_size=BATCH)
+    pace = {"learning_rate": 0.02, "decay_updates": 600} if layers else {"learning_rate": 0.1, "decay_updates": 200}
+    return grid.agent_of(point, batch_size=BATCH, **pace)
 
 
 def check(real, criteria, point, seed):
@@ -178,7 +178,7 @@ def check(real, criteria, point, seed):
     states = [LearnerState(p, state.target_params, state.opt_state) for p in (first.params, state.params)]
     before, after = (float(updates(shared, s, batches, jax.random.key(0))[1][0][0]) for s in states)
     choice = clear_choice(real.target_criterion, distributional, LATE, memory)
-    found = findings(dist, memory, choice, before, after, UPDATES)
+    found = findings(dist, memory, choice, before, after, real.optimiser.decay_updates)
     assert not found.faults(distributional), (name_of(point), found)
     if point["criterion_for"] == "behaviour":  # elsewhere the value of s0 has shown that the criterion was heard
         acts = real.behaviour_criterion
