@@ -10,10 +10,16 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import gym, loss, machine, nchain, overhead, report
+from benchmarks import family, gym, loss, machine, nchain, overhead, report
 from benchmarks.compare import Part
 
-PARTS = {"loss": loss.measure, "nchain": nchain.measure, "overhead": overhead.measure, "gym": gym.measure}
+PARTS = {
+    "loss": loss.measure,
+    "nchain": nchain.measure,
+    "overhead": overhead.measure,
+    "gym": gym.measure,
+    "family": family.measure,
+}
 HERE, SCRATCH = Path(__file__).parent, Path("runs/bench")
 LOAD_WARNING = 0.5
 
@@ -23,6 +29,7 @@ parts:
   nchain    N-Chain training steps per second: tremble and sb3-contrib, one seed and many
   overhead  PQR, DLTV and p-DLTV beside QR-DQN: what the criterion costs
   gym       LunarLander and CartPole training steps per second: tremble and sb3-contrib, one run and one per core
+  family    every preset on CartPole and N-Chain, beside the peers that have the same agent
 
 examples:
   make bench                                  everything, some minutes; writes benchmarks/RESULTS.md and results.json

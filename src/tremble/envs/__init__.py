@@ -12,11 +12,13 @@ from tremble.envs.deep_sea import DeepSea
 from tremble.envs.jax_gym import JaxGymEnv
 from tremble.envs.minatar import GAMES, minatar
 from tremble.envs.registration import register
+from tremble.envs.risky_grid import RiskyGrid
 
 JAX_ENVS: dict[str, Callable[..., JaxEnv]] = {
     "nchain": NChain,
     "deepsea": DeepSea,
     "deepsea-stochastic": partial(DeepSea, stochastic=True),
+    "risky-grid": RiskyGrid,
     "probe-constant": probes.ConstantReward,
     "probe-observation": probes.ObservationValue,
     "probe-discounting": probes.Discounting,
@@ -30,4 +32,4 @@ JAX_ENVS: dict[str, Callable[..., JaxEnv]] = {
 
 register()
 
-__all__ = ["JAX_ENVS", "DeepSea", "JaxGymEnv", "NChain", "register"]
+__all__ = ["JAX_ENVS", "DeepSea", "JaxGymEnv", "NChain", "RiskyGrid", "register"]

@@ -15,6 +15,7 @@ from tremble.studies import (
     nchain_returns,
     nchain_sensitivity,
     nchain_variance,
+    risk,
     theory,
 )
 from tremble.studies.runner import Study
@@ -33,6 +34,7 @@ STUDIES: dict[str, Study] = {
         control_search.STUDY,
         exploration.STUDY,
         minatar.STUDY,
+        risk.STUDY,
         theory.STUDY,
         atari_audit.STUDY,
     )
