@@ -167,7 +167,7 @@ above 0, *contradicted* if below, *inconclusive* otherwise.
 {tables.markdown(["difference", *games], claims(results, options))}
 {plain_words(results, options)}
 
-Rainbow has prioritised replay of three steps, so it runs beside XLA instead of inside: the same world, more slowly. Raw data: `final.csv`, `curves.csv`.
+{"Rainbow has prioritised replay of three steps, so it runs beside XLA instead of inside: the same world, more slowly. " if "rainbow" in agents else ""}Raw data: `final.csv`, `curves.csv`.
 """
 
 
