@@ -162,6 +162,11 @@ def test_a_protocol_brings_its_settings():
     assert zoo.chooser.epsilon_origin == "learning_start" and zoo.chooser.epsilon_decay_steps == 1_000_000
     clock = Clock(*[np.int32(50_000 + 500_000)] * 4, start_transitions=50_000)
     np.testing.assert_allclose(zoo.chooser.epsilon(clock), (1.0 + 0.01) / 2, rtol=1e-5)
+    rainbow = tremble.make("rainbow", "atari", protocol="dqn_zoo")
+    assert (rainbow.replay.n_step, rainbow.replay.priority_exponent, rainbow.start_steps) == (3, 0.5, 20_000)
+    assert tremble.make("c51", "atari", protocol="paper").optimiser.learning_rate == 2.5e-4, (
+        "unpublished there: DQN Zoo's"
+    )
     dopamine = tremble.make("pqr", "atari", protocol="dopamine")
     assert dopamine.network.padding == "same" and dopamine.network.initialisation == "variance_scaling"
     assert (dopamine.start_steps, dopamine.target_update_interval) == (20_000, 8_000)

@@ -280,7 +280,8 @@ def _under(column: Column, protocol: AtariProtocol) -> Column:
             "network.padding": protocol.padding,
             "network.initialisation": starts.get(protocol.torso_initialisation, protocol.torso_initialisation),
         },
-        published={agent.agent: _as_published(agent) for agent in published_agents(protocol.name)},
+        published=column.published
+        | {a.agent: column.published.get(a.agent, {}) | _as_published(a) for a in published_agents(protocol.name)},
     )
 
 
