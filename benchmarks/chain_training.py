@@ -100,7 +100,7 @@ def sb3_training(seed: int, steps: int, warm_up: int) -> Contender:
     from sb3_contrib import QRDQN
 
     import tremble.envs  # noqa: F401, registers the environment
-    from tremble.presets import COLUMNS
+    from tremble.columns import COLUMNS
 
     column = COLUMNS[DOMAIN]
     model = QRDQN(

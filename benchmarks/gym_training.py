@@ -20,7 +20,7 @@ def settings(domain: str, **changes: Any) -> Any:
     """The column all libraries are given; plain QR-DQN, which is what the peers have."""
     import dataclasses
 
-    from tremble.presets import COLUMNS
+    from tremble.columns import COLUMNS
 
     plain = {"start_steps": START, "epsilon_start": 0.01, "epsilon_end": 0.01, "settings": {}}
     return dataclasses.replace(COLUMNS[domain], **(plain | changes))

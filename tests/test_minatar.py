@@ -15,8 +15,9 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import tremble
+from tremble.columns import domain_of
 from tremble.envs.minatar import GAMES, MinAtar, MinAtarState, minatar
-from tremble.presets import domain_of, make
+from tremble.presets import make
 from tremble.settings import SettingsError, override
 from tremble.studies.minatar import STUDY, Career
 from tremble.studies.runner import Options

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tremble.columns import COLUMNS
 from tremble.envs.protocol_sources import NOTES, note_of, source_of
 from tremble.envs.protocols import (
     DOPAMINE,
@@ -18,7 +19,6 @@ from tremble.envs.protocols import (
     find_protocol,
 )
 from tremble.envs.published_agents import PUBLISHED, published_agents
-from tremble.presets import COLUMNS
 from tremble.report.protocol_tables import page
 from tremble.settings import SettingsError
 

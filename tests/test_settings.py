@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import tremble
+from tremble.columns import COLUMNS
 from tremble.criteria import CRITERIA, Mean
-from tremble.presets import COLUMNS, PRESETS, make
+from tremble.presets import PRESETS, make
 from tremble.representations import Categorical, Implicit, Particles
 from tremble.settings import SettingsError, describe, override, parse_assignments
 

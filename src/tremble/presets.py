@@ -1,21 +1,19 @@
-"""Named agents as values, and the paper's hyperparameter columns as data."""
+"""Named agents as values."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 from tremble.agent import Agent
 from tremble.choosers import Chooser
-from tremble.core import Criterion, Representation, TimeOrigin
+from tremble.columns import COLUMNS, Column, under
+from tremble.core import Criterion, Representation
 from tremble.criteria import Mean, Optimism, Perturbed, RandomAtom, WorstCase, make_criterion
-from tremble.envs.atari_games import is_atari
-from tremble.envs.protocols import AtariProtocol, find_protocol
-from tremble.envs.published_agents import PublishedAgent, published_agents
+from tremble.envs.protocols import find_protocol
 from tremble.learn import Adam, RMSProp
-from tremble.networks import MINATAR, ConvSpec, MlpSpec
+from tremble.networks import ConvSpec, MlpSpec
 from tremble.options import QuantileOptions
 from tremble.replay import ReplaySpec
 from tremble.representations import (
@@ -30,276 +28,6 @@ from tremble.representations import (
     make_representation,
 )
 from tremble.settings import SettingsError, nearest, override
-
-
-@dataclass(frozen=True)
-class Column:
-    """One column of the paper's table of hyperparameters, with what the table leaves out.
-
-    Adam's epsilon 0.01 / batch size and the network are not in the table; they are those of the code bases whose
-    settings the column repeats. The Atari column's ``widths`` are the dense layer behind the convolutions.
-    """
-
-    batch_size: int
-    n_quantiles: int
-    kappa: float
-    beta: float
-    memory_size: int
-    learning_rate: float
-    gamma: float
-    update_interval: int
-    target_update_interval: int
-    start_steps: int
-    epsilon_start: float
-    epsilon_end: float
-    epsilon_decay_steps: int
-    c: float
-    delta_0: float
-    widths: tuple[int, ...]
-    epsilon_origin: TimeOrigin = "zero"
-    """Where epsilon begins to fall."""
-    support: tuple[float, float] = (-10.0, 10.0)
-    """What a categorical representation spreads its atoms over; it should cover the returns."""
-    network: ConvSpec | None = None
-    """Convolutions in front of the layers of ``widths``; None has none."""
-    settings: dict[str, Any] = field(default_factory=dict)
-    """Further settings of the agent, by name."""
-    published: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Settings that single agents were published with, or need here, where they differ from the column."""
-
-
-COLUMNS: dict[str, Column] = {
-    "nchain": Column(
-        batch_size=64,
-        n_quantiles=200,
-        kappa=1.0,
-        beta=0.05,
-        memory_size=1_000_000,
-        learning_rate=5e-5,
-        gamma=0.9,
-        update_interval=1,
-        target_update_interval=25,
-        start_steps=500,
-        epsilon_start=1.0,
-        epsilon_end=0.01,
-        epsilon_decay_steps=2_500,
-        c=50.0,
-        delta_0=5e2,
-        widths=(64, 64),
-        support=(-4.0, 16.0),
-    ),
-    "lunarlander": Column(
-        batch_size=128,
-        n_quantiles=170,
-        kappa=1.0,
-        beta=0.05,
-        memory_size=100_000,
-        learning_rate=1.5e-3,
-        gamma=0.99,
-        update_interval=1,
-        target_update_interval=1,
-        start_steps=10_000,
-        epsilon_start=1.0,
-        epsilon_end=0.01,
-        epsilon_decay_steps=100_000,
-        c=50.0,
-        delta_0=5e4,
-        widths=(256, 256),
-        support=(-400.0, 400.0),
-        published={name: {"option_epsilon_decay_steps": 1e5} for name in ("quota", "quota_onpolicy")},
-    ),
-    "atari": Column(
-        batch_size=32,
-        n_quantiles=200,
-        kappa=1.0,
-        beta=0.05,
-        memory_size=1_000_000,
-        learning_rate=5e-5,
-        gamma=0.99,
-        update_interval=4,
-        target_update_interval=10_000,
-        start_steps=50_000,
-        epsilon_start=1.0,
-        epsilon_end=0.01,
-        epsilon_decay_steps=250_000,
-        c=50.0,
-        delta_0=1e6,
-        widths=(512,),
-        network=ConvSpec(),
-        support=(-10.0, 10.0),
-        # DQN Zoo's, in agent steps.
-        published={
-            "dqn": {"learning_rate": 2.5e-4},
-            "double_dqn": {"learning_rate": 2.5e-4},
-            "prioritised_dqn": {"learning_rate": 2.5e-4 / 4},
-            "bootstrapped_dqn": {"learning_rate": 2.5e-4},
-            "c51": {"learning_rate": 2.5e-4},
-            # QUOTA's own: its counters are steps of one of 16 environments, ours are transitions.
-            "quota_onpolicy": {
-                "target_update_interval": 160_000,
-                "epsilon_end": 0.05,
-                "epsilon_decay_steps": 4e6,
-                "option_epsilon_decay_steps": 4e7,
-            },
-            "rainbow": {
-                "learning_rate": 6.25e-5,
-                "adam_epsilon": 1.5e-4,
-                "start_steps": 20_000,
-                "target_update_interval": 8_000,
-                "priority_exponent": 0.5,
-            },
-            "rainbow_dopamine": {
-                "learning_rate": 6.25e-5,
-                "adam_epsilon": 1.5e-4,
-                "start_steps": 20_000,
-                "target_update_interval": 8_000,
-                "priority_exponent": 0.5,
-            },
-        },
-    ),
-    # Not the paper's: MinAtar's own (Young and Tian 2019) for DQN, with Adam in place of RMSProp at the same learning
-    # rate, 50 quantiles (200 nearly double the time of an update), and the perturbation fading as on LunarLander, where
-    # Delta_t falls to 1 halfway through: after 500,000 of the million steps these runs are made of. c stays 50.
-    "minatar": Column(
-        batch_size=32,
-        n_quantiles=50,
-        kappa=1.0,
-        beta=0.05,
-        memory_size=100_000,
-        learning_rate=2.5e-4,
-        gamma=0.99,
-        update_interval=1,
-        target_update_interval=1_000,
-        start_steps=5_000,
-        epsilon_start=1.0,
-        epsilon_end=0.1,
-        epsilon_decay_steps=100_000,
-        c=50.0,
-        delta_0=5e5,
-        widths=(128,),
-        support=(0.0, 25.0),  # no reward is negative; what falls outside shows in the metrics as clipped mass
-        network=ConvSpec(MINATAR, scale=1.0),
-    ),
-    # Not the paper's: what rl-baselines3-zoo publishes for QR-DQN on LunarLander, from which the paper's column comes.
-    # Bursts of 256 updates every 256 steps, so that the target (copied at every step) stays fixed during a burst.
-    "sb3_zoo": Column(
-        batch_size=128,
-        n_quantiles=170,
-        kappa=1.0,
-        beta=0.05,
-        memory_size=100_000,
-        learning_rate=1.35e-3,  # 1.5e-3 falling to 0 over 100,000 steps, of which 10,000 pass before learning starts
-        gamma=0.995,
-        update_interval=256,
-        target_update_interval=256,
-        start_steps=10_000,
-        epsilon_start=1.0,
-        epsilon_end=0.18,
-        epsilon_decay_steps=24_000,
-        c=50.0,
-        delta_0=5e4,
-        widths=(256, 256),
-        support=(-400.0, 400.0),
-        settings={"updates_per_round": 256, "decay_updates": 90_000},
-        published={name: {"option_epsilon_decay_steps": 1e5} for name in ("quota", "quota_onpolicy")},
-    ),
-    # Ours, for small control problems: learning begins early, and exploration fades within ten thousand steps.
-    "control": Column(
-        batch_size=64,
-        n_quantiles=32,
-        kappa=1.0,
-        beta=0.05,
-        memory_size=50_000,
-        learning_rate=1e-3,
-        gamma=0.99,
-        update_interval=1,
-        target_update_interval=1,
-        start_steps=500,
-        epsilon_start=1.0,
-        epsilon_end=0.02,
-        epsilon_decay_steps=5_000,
-        c=5.0,
-        delta_0=2e3,
-        widths=(64, 64),
-        support=(-100.0, 100.0),
-        settings={"target_tau": 0.02, "double": True},
-    ),
-    # Ours, for LunarLander in 100,000 steps: larger and longer than `control`, its steps shrinking to nothing.
-    "lunarlander_tuned": Column(
-        batch_size=128,
-        n_quantiles=32,
-        kappa=1.0,
-        beta=0.05,
-        memory_size=100_000,
-        learning_rate=1e-3,
-        gamma=0.99,
-        update_interval=1,
-        target_update_interval=1,
-        start_steps=1_000,
-        epsilon_start=1.0,
-        epsilon_end=0.02,
-        epsilon_decay_steps=10_000,
-        c=5.0,
-        delta_0=5e4,
-        widths=(128, 128),
-        support=(-400.0, 400.0),
-        settings={"target_tau": 0.02, "double": True, "decay_updates": 99_000},
-    ),
-}
-
-
-def domain_of(env: str) -> str:
-    """The column that goes with an environment: the paper's for its own domains, `control` for everything else."""
-    name = env.rsplit("/", 1)[-1].lower()
-    if env.lower().startswith("minatar/") or name.startswith("minatar"):
-        return "minatar"
-    if name.startswith("nchain"):
-        return "nchain"
-    if name.startswith("lunarlander"):
-        return "lunarlander"
-    return "atari" if is_atari(env) or env.startswith("ALE/") or "noframeskip" in name else "control"
-
-
-def _under(column: Column, protocol: AtariProtocol) -> Column:
-    """A column with what a protocol says about learning, exploration and the network."""
-    starts = {"he_uniform": "he_convolutions"}
-    return dataclasses.replace(
-        column,
-        gamma=protocol.gamma,
-        batch_size=protocol.batch_size,
-        memory_size=protocol.replay_capacity,
-        start_steps=protocol.replay_start_steps,
-        update_interval=protocol.update_every_steps,
-        target_update_interval=protocol.target_update_steps,
-        epsilon_start=protocol.epsilon_start,
-        epsilon_end=protocol.epsilon_end,
-        epsilon_decay_steps=protocol.epsilon_decay_steps,
-        epsilon_origin=protocol.epsilon_origin,
-        settings=column.settings
-        | {
-            "network.padding": protocol.padding,
-            "network.initialisation": starts.get(protocol.torso_initialisation, protocol.torso_initialisation),
-        },
-        published=column.published
-        | {a.agent: column.published.get(a.agent, {}) | _as_published(a) for a in published_agents(protocol.name)},
-    )
-
-
-def _as_published(agent: PublishedAgent) -> dict[str, Any]:
-    """Settings by our names. Where the original has another optimiser than Adam, ours keeps Adam's epsilon."""
-    settings: dict[str, Any] = {
-        "learning_rate": agent.learning_rate,
-        "start_steps": agent.replay_start_steps,
-        "target_update_interval": agent.target_update_steps,
-        "n_step": agent.n_step,
-        "prioritised": agent.prioritised,
-        "max_grad_norm": 10.0 if agent.gradient == "global_norm_10" else None,
-    }
-    if agent.optimiser == "adam":
-        settings["adam_epsilon"] = agent.optimiser_epsilon
-    if agent.epsilon_end is not None:
-        settings["epsilon_end"] = agent.epsilon_end
-    return settings
 
 
 def _epsilon_greedy(column: Column) -> Chooser:
@@ -519,7 +247,7 @@ def make(name: str, domain: str = "nchain", protocol: str | None = None, **chang
     if protocol is not None:
         if domain != "atari":
             raise SettingsError(f"protocols are about Atari; {domain!r} has none")
-        column = _under(column, find_protocol(protocol))
+        column = under(column, find_protocol(protocol))
         if (protocol, name) == ("dqn_zoo", "qrdqn"):
             column = dataclasses.replace(column, n_quantiles=201)
     if "n_quantiles" in changes:

@@ -8,10 +8,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tremble.agent import Agent
+from tremble.columns import domain_of
 from tremble.core import JaxEnv
 from tremble.envs import JAX_ENVS
 from tremble.envs.atari_games import is_atari
-from tremble.presets import domain_of, make
+from tremble.presets import make
 from tremble.settings import SettingsError, describe, override, reference
 
 CUSTOM = "custom"
