@@ -1,0 +1,5 @@
+"""Where commands write to."""
+
+from rich.console import Console
+
+console = Console()

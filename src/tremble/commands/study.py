@@ -1,0 +1,117 @@
+"""Figures and tables by command."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from rich.table import Table
+from tyro.conf import Positional, UseAppendAction, arg
+
+from tremble.commands.console import console
+
+
+@dataclass
+class Study:
+    """Reproduce a figure or table of the paper: train what is missing, then write data, figures and a report."""
+
+    name: Positional[str]
+    """Which one; `tremble list` shows them."""
+    seeds: int | None = None
+    """Seeds 0 to N-1 (default: the paper's number, or what the study's page says)."""
+    quick: bool = False
+    """A small version that shows the whole path in a minute or two; not a result."""
+    out: Path | None = None
+    """Where report, figures and data go (default: runs/NAME)."""
+    store: Path = Path("runs/store")
+    """Where trained runs are kept; studies share them, and an interrupted study goes on from there."""
+    steps: int | None = None
+    """Environment steps per run (default: 20000)."""
+    budget_minutes: float | None = None
+    """Start no new run after this long; the report says how many seeds each cell got."""
+    jobs: int | None = None
+    """Processes (default: one per core)."""
+    report_only: bool = False
+    """Train nothing; write the report from the runs there are."""
+    set: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME=VALUE")] = ()
+    """Choose what a study leaves open: --set games=breakout,asterix --set agents=pqr,qrdqn (its page says what)."""
+
+    def run(self) -> None:
+        """Run it."""
+        from tremble.settings import SettingsError, nearest
+        from tremble.studies import STUDIES
+
+        if self.name not in STUDIES:
+            raise SettingsError(f"there is no study {self.name!r}; {nearest(self.name, STUDIES)}")
+        _run_study(STUDIES[self.name], self, Path(f"runs/{self.name}"))
+
+
+@dataclass
+class Demo:
+    """Train the paper's four agents on N-Chain and show what they did: about three minutes on two cores."""
+
+    out: Path = Path("runs/demo")
+    """Where report, figures and data go."""
+    store: Path = Path("runs/store")
+    """Where trained runs are kept; an interrupted demo goes on from there."""
+    seeds: int | None = None
+    """Seeds 0 to N-1 (default: 3)."""
+    steps: int | None = None
+    """Environment steps per run (default: 20000)."""
+    full: bool = False
+    """The paper's 10 seeds."""
+    jobs: int | None = None
+    """Processes (default: one per core)."""
+
+    def run(self) -> None:
+        """Run it."""
+        from tremble.studies.demo import STUDY
+
+        seeds = self.seeds or (10 if self.full else None)
+        settings = Study(STUDY.name, seeds=seeds, out=self.out, store=self.store, steps=self.steps, jobs=self.jobs)
+        _run_study(STUDY, settings, self.out, show_counts=True)
+
+
+@dataclass
+class Illustrate:
+    """Draw the paper's two illustrative figures with the library's own criteria (nothing is trained)."""
+
+    out: Path = Path("runs/illustrate")
+    """Where the figures go."""
+
+    def run(self) -> None:
+        """Run it."""
+        from tremble.studies.illustrate import illustrate
+
+        illustrate(self.out)
+        console.print(f"figures in [bold]{self.out}[/]")
+
+
+def _run_study(study, settings: Study, default_out: Path, show_counts: bool = False) -> None:  # type: ignore[no-untyped-def]
+    from tremble.settings import SettingsError, parse_assignments
+    from tremble.studies.nchain_counts import count_table
+    from tremble.studies.runner import Options, collect, run_study
+
+    seeds = settings.seeds or (study.quick_seeds if settings.quick else study.seeds)
+    steps = settings.steps or (study.quick_steps if settings.quick else study.steps)
+    if seeds < 1 or steps < 1000:
+        raise SettingsError("a study needs at least one seed and 1,000 steps")
+    options = Options(
+        settings.out or default_out, settings.store, seeds, steps, settings.quick,
+        settings.budget_minutes, settings.jobs, settings.report_only, study.chosen(parse_assignments(settings.set)),
+    )  # fmt: skip
+    report = run_study(study, options, console)
+    if show_counts:
+        console.print(_as_rich(count_table(collect(study, dataclasses.replace(options, report_only=True), console))))
+    console.print(f"report: [bold]{report}[/]   figures and data beside it")
+
+
+def _as_rich(markdown: str) -> Table:
+    """A markdown table for the terminal."""
+    lines = [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in markdown.strip().splitlines()]
+    table = Table(*lines[0])
+    for line in lines[2:]:
+        table.add_row(*line)
+    return table
