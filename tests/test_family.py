@@ -49,14 +49,50 @@ def test_pairs():
     assert all(one in PRESETS and other in PRESETS for one, other in pairs)
 
 
-def test_the_best_rate_is_chosen(monkeypatch, tmp_path):
-    def made(count):
-        steps = np.array([100])
-        return Outcome(0, steps, np.array([count]), steps, np.zeros((1, 6, 1)), np.zeros((1, 6)), 0.0, NChain(), 0.9)
+def made(count, seed=0):
+    """What a run with so many optimal actions would leave."""
+    steps = np.array([100])
+    atoms = np.zeros((1, 6, 1))
+    return Outcome(seed, steps, np.array([count]), steps, atoms, np.zeros((1, 6)), 0.5, NChain(), 0.9)
 
+
+def test_the_best_rate_is_chosen(monkeypatch, tmp_path):
     found = {"dqn": {1e-3: [made(50), made(40)], 5e-5: [made(10), made(80)], 2e-4: [made(1), made(2)]}, "pqr": {}}
     monkeypatch.setattr(nchain_family, "searched", lambda options: found)
     assert nchain_family.chosen(options_in(tmp_path)) == {"dqn": 5e-5, "pqr": 5e-5}, "of equals the lower"
+
+
+def test_the_report(monkeypatch, tmp_path):
+    """Counts made up so that PQR's criterion helps QR-DQN, hurts C51, and does nothing to IQN."""
+    noise = (-3, 1, 2, 0, -1, 1)
+    base = {"qrdqn": 40, "pqr": 60, "c51": 50, "pqr_c51": 30, "iqn": 45, "pqr_iqn": 45, "dqn": 20}
+    shake = {name: (1 if name in ("iqn", "dqn") else 0) for name in base}
+    results = {
+        name: [made(count + (1 + shake[name]) * x * (-1) ** (i % 2), seed) for seed, x in enumerate(noise)]
+        for i, (name, count) in enumerate(base.items())
+    }
+    found = {name: {2e-4: [made(1, 1_000)]} for name in base}
+    monkeypatch.setattr(nchain_family, "searched", lambda options: found)
+    monkeypatch.setattr(nchain_family, "agents", lambda options: list(base))
+    options = options_in(tmp_path, seeds=6, steps=100)
+    options.out.mkdir()
+    report = nchain_family.analyse(results, options)
+    verdicts = {
+        line.split("|")[1].strip(): line.split("|")[3].strip() for line in report.splitlines() if "| pqr" in line
+    }
+    assert verdicts["pqr − qrdqn"] == "**helps**" and verdicts["pqr_c51 − c51"] == "**hurts**"
+    assert verdicts["pqr_iqn − iqn"] == "no difference shown"
+    assert "Of 3 pairs, the criterion helps in 1 and hurts in 1." in report and "7 times 0.0002" in report
+    assert {p.name for p in options.out.iterdir()} == {
+        "family.csv",
+        "family.png",
+        "family.svg",
+        "search.csv",
+        "seconds.csv",
+    }
+    rows = (options.out / "family.csv").read_text().splitlines()
+    assert len(rows) == 1 + 7 * 6 and rows[1].startswith("qrdqn,0.0002,0,")
+    assert next(row for row in rows if row.startswith("dqn")).endswith(","), "a mean has no distribution to be far from"
 
 
 @pytest.mark.slow

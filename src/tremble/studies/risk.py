@@ -276,7 +276,7 @@ a move slips sideways with probability {float(exact.env.slip):g}. Undiscounted, 
 1. **Acting only** looks at the returns of the mean's policy and picks the action with the best CVaR, again and again. It never follows the policy whose returns it looked at, so
    what it predicts is not what it gets.
 2. **Risk-greedy**: the distributions are those of the policy that is greedy for them. {convergence(exact.settled, "Z = 0")} {convergence(exact.from_mean, "the mean's returns")}
-   {"Both lead to the same returns." if same else "**They lead to different returns**: the fixed point is not unique."} That is luck: on the same grid with slips of 0.2 and gambles that
+   {"Both lead to the same returns." if same else "**They lead to different returns**: the fixed point is not unique."} It need not be so: on the same grid with slips of 0.2 and gambles that
    give 0.02, {convergence(cycling(), "Z = 0").replace("From", "from")}
 3. **Static CVaR**, the best that any policy can reach, by dynamic programming over the state and what is still missing to a threshold (here {exact.static.threshold:.2f}). Its policy
    depends on what was won or lost so far; neither of the others does, and neither reaches it.
