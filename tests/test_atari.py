@@ -435,8 +435,9 @@ def test_names():
     assert gymnasium.make("atari/Pong", protocol="dopamine").action_space.n == 6
 
 
-def test_points_and_cut_returns_reach_the_loop():
-    env = open_environment("atari/Breakout", 2, options={"protocol": "dqn_zoo"})
+@pytest.mark.parametrize("parallel", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_points_and_cut_returns_reach_the_loop(parallel):
+    env = open_environment("atari/Breakout", 2, parallel, {"protocol": "dqn_zoo"})
     assert env.stacked and env.encoder.dtype == "uint8" and env.encoder.shape == (84, 84, 4)
     env.start([3, 4])
     rng, score, cuts, over = np.random.default_rng(0), 0.0, 0, 0
@@ -448,6 +449,7 @@ def test_points_and_cut_returns_reach_the_loop():
         assert not (outcome.no_bootstrap & outcome.terminated).any()
         np.testing.assert_array_equal(outcome.over, outcome.terminated)
     assert score > 0 and cuts >= 4 and over >= 1
+    env.close()
 
 
 # --- ale-py's threads -------------------------------------------------------------------------------------------------
