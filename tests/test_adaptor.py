@@ -115,6 +115,7 @@ def test_transitions_are_those_of_single_environments_in_every_autoreset_mode(si
     assert collect(env, N) == singles
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parallel", [False, True])
 def test_transitions_of_environments_made_here(singles, parallel):
     assert collect(open_environment(Countdown, N, parallel), N) == singles
@@ -126,6 +127,7 @@ def test_a_final_observation_is_the_true_one(singles):
         assert (row[9] == 0) == bool(row[7] or row[8])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parallel", [False, True])
 def test_rewinding_leads_back(parallel):
     env = open_environment(Countdown, 2, parallel)

@@ -40,6 +40,9 @@ def small_run(env="atari/SpaceInvaders", steps=STEPS, **options):
     return tremble.train("pqr", env, steps=steps, **(how | SMALL | HARD | options))
 
 
+pytestmark = pytest.mark.slow  # a network with convolutions takes long to compile
+
+
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     """Several blocks of pictures within a few hundred steps."""

@@ -87,14 +87,14 @@ COMBINATIONS = {
 }
 
 
-# Two that together use every part of the state always; the rest in `make test-long`.
-ALWAYS = ("plain", "three processes")
+ALWAYS = {"plain": (), "three processes": pytest.mark.slow}
+"""Two that together use every part of the state; the rest in `make test-long`."""
 
 
 @pytest.mark.parametrize(
     "name, stop_at",
     [
-        pytest.param(name, stop_at, marks=() if name in ALWAYS and stop_at == 130 else pytest.mark.long)
+        pytest.param(name, stop_at, marks=ALWAYS.get(name, pytest.mark.long) if stop_at == 130 else pytest.mark.long)
         for name in COMBINATIONS
         for stop_at in (130, 250)
     ],

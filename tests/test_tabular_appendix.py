@@ -91,6 +91,7 @@ def test_the_uniform_gap_is_the_supremum(weights):
         assert found == pytest.approx(3 * supremum(xi, bounded), abs=1e-4)
 
 
+@pytest.mark.slow
 def test_uniform_convergence_needs_bounded_returns():
     """On the class of the paper, E|Z| <= V_max, a bounded xi that tends to 1 in probability is not enough."""
     step = jax.jit(lambda mdp, z, xi: atom_step(mdp, z, xi, merged(4)).q)
