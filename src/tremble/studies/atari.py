@@ -38,7 +38,7 @@ def analyse(results: Results, options: Options) -> str:
     games = "\n".join(f"### Returns of {returns}\n\n{game_table(scores, results, plan, returns)}" for returns in KINDS)
     summaries = "\n".join(
         f"### {title}\n\n{summary_table(scores, plan, kind, measure)[0]}"
-        for measure, title in (("best", "Best"), ("last", "Last"), ("area", "Mean height of the curve"))
+        for measure, title in (("best", "Best"), ("last", "Last"))
     )
     return f"""# Atari under `{plan.protocol.name}`
 

@@ -75,7 +75,7 @@ def plan_of(study: Study, options: Options, games: Sequence[str] = ()) -> Plan:
     """
     chosen = study.chosen(options.choices)
     protocol = chosen["protocol"]
-    if not isinstance(protocol, str):
+    if not isinstance(protocol, str) or "," in protocol:
         raise SettingsError(
             "a study has one protocol: scores under two do not compare. Give each a study of its own, with another --out"
         )
