@@ -22,7 +22,6 @@ from tremble.studies.runner import Options, collect, run_study, stored
 from tremble.training import checkpoint
 
 FOUR = (atari.STUDY, atari_curves.STUDY, pong_schedules.STUDY, quota.STUDY)
-GATE = 250_000
 
 
 def options_of(study, tmp_path, *settings, seeds=1, **changes):
@@ -51,7 +50,7 @@ def fill(study, options, curves, final=(1.0, 3.0)):
     for cell in study.cells(options):
         for seed, means in enumerate(curves.get(cell.label, ())):
             spec = cell.spec(seed, options.steps)
-            evaluations = [(GATE * (i + 1), mean) for i, mean in enumerate(means)]
+            evaluations = [(spec.evaluate_every * (i + 1), mean) for i, mean in enumerate(means)]
             episodes = [(step - 5, mean - 1.0) for step, mean in evaluations]
             write_result(stored(options.store, spec), spec, evaluations, episodes, final)
 
@@ -351,6 +350,16 @@ def test_the_table_beside_quota(tmp_path):
     (dltv,) = (line for line in report.splitlines() if line.startswith("| PQR against DLTV"))
     assert "2 won, 0 tied, 0 lost" in dltv and "DLTV: 1 won, 0 tied, 1 lost" in dltv
     assert [rom_of(game) for game in quota.GAMES_49]
+
+
+@pytest.mark.parametrize("study", FOUR[1:], ids=lambda study: study.name)
+def test_reports_of_quick_looks(study, tmp_path):
+    """Two evaluations and one seed are enough for a report, and too little for a verdict."""
+    options = options_of(study, tmp_path, steps=study.quick_steps, quick=True, report_only=True)
+    fill(study, options, {cell.label: [[k, k + 1.0]] for k, cell in enumerate(study.cells(options))})
+    report = run_study(study, options, quiet()).read_text()
+    assert "is no result" in report and "8,000 frames (2,000 steps of the agent)" in report
+    assert ": supported" not in report and ": contradicted" not in report.replace("contradicted here", "")
 
 
 # --- the bill ---------------------------------------------------------------------------------------------------------

@@ -16,6 +16,8 @@ from tremble.studies.runner import Options, seconds_of
 from tremble.training import doctor
 from tremble.training.spec import RunSpec
 
+FINISHED = "of finished runs"
+
 
 def frames_of(spec: RunSpec) -> int:
     """Frames of a run."""
@@ -36,7 +38,7 @@ def speed_of(agent: str, protocol: str, finished: Sequence[RunSpec], options: Op
     for spec in alike:
         if known := seconds_of(options.store, [spec]):
             frames, seconds = frames + frames_of(spec), seconds + known[0]
-    return (frames / seconds, "of finished runs") if seconds else (None, "")
+    return (frames / seconds, FINISHED) if seconds else (None, "")
 
 
 def bill(missing: Sequence[RunSpec], finished: Sequence[RunSpec], options: Options) -> RenderableType:
@@ -69,9 +71,8 @@ def bill(missing: Sequence[RunSpec], finished: Sequence[RunSpec], options: Optio
     if hours is None:
         lines.append("hours: not known; --set speed=FRAMES_A_SECOND or --set speed=measure says them")
     else:
-        lines.append(
-            f"hours at these speeds ({how}), evaluations not counted: {hours / jobs:,.1f} ({hours / jobs / 24:,.1f} days)"
-        )
+        without = "" if how == FINISHED else ", evaluations not counted"
+        lines.append(f"hours at these speeds ({how}{without}): {hours / jobs:,.1f} ({hours / jobs / 24:,.1f} days)")
     return Group(table, *lines, *shortages(memory, disk, options))
 
 
