@@ -43,6 +43,8 @@ def speed_of(agent: str, protocol: str, finished: Sequence[RunSpec], options: Op
 
 def bill(missing: Sequence[RunSpec], finished: Sequence[RunSpec], options: Options) -> RenderableType:
     """Memory, disk and hours of the missing runs, agent by agent and together."""
+    if problems := doctor.complaints(doctor.versions()):
+        raise SettingsError(problems[0])
     agents: dict[str, list[RunSpec]] = {}
     for spec in missing:
         agents.setdefault(spec.agent, []).append(spec)
