@@ -40,7 +40,8 @@ def draw_curves(curves: pd.DataFrame, path: Path, smooth: int = 1) -> None:
             by_seed = lines.pivot_table(index="frame", columns="seed", values="value").apply(smoothed, over=smooth)
             colour, millions = colours[agent, source], by_seed.index / 1e6
             label = f"{agent}: {returns}, {protocol}" + ("" if source == protocol else f" ({source})")
-            ax.plot(millions, by_seed.mean(axis=1), LINES[returns], color=colour, lw=1.8, label=label)
+            alone = "o" if len(by_seed) == 1 else None  # a line through one point cannot be seen
+            ax.plot(millions, by_seed.mean(axis=1), LINES[returns], color=colour, lw=1.8, marker=alone, label=label)
             if by_seed.shape[1] > 1:
                 ax.fill_between(millions, by_seed.min(axis=1), by_seed.max(axis=1), color=colour, alpha=0.15, lw=0)
         ax.set_title(game)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from tremble.studies import (
+    atari,
     atari_audit,
+    atari_curves,
     control,
     control_search,
     exploration,
@@ -15,6 +17,8 @@ from tremble.studies import (
     nchain_returns,
     nchain_sensitivity,
     nchain_variance,
+    pong_schedules,
+    quota,
     risk,
     theory,
 )
@@ -37,6 +41,10 @@ STUDIES: dict[str, Study] = {
         risk.STUDY,
         theory.STUDY,
         atari_audit.STUDY,
+        atari.STUDY,
+        atari_curves.STUDY,
+        pong_schedules.STUDY,
+        quota.STUDY,
     )
 }
 """Studies by name."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from tremble.envs.chain import LEFT, RIGHT, NChain
@@ -125,6 +125,10 @@ class Study:
     """Runs that decide settings of this study, on seeds of their own; they are trained first."""
     choices: dict[str, Any] = field(default_factory=dict)
     """What a user may choose, with the defaults: lists of words, or numbers."""
+    bill: Callable[[Sequence[RunSpec], Sequence[RunSpec], Options], RenderableType] | None = None
+    """What is shown before training: what the missing runs will take, given the finished ones."""
+    partial: bool = False
+    """Whether a report makes sense before every cell has a run."""
 
     def chosen(self, changes: Mapping[str, Any]) -> dict[str, Any]:
         """The choices, some of them made by a user."""
@@ -166,6 +170,9 @@ def collect(study: Study, options: Options, console: Console) -> Results:
         if not path.exists():
             missing.setdefault(path, Task(spec, path))
     if missing and not options.report_only:
+        if study.bill is not None:
+            finished = [spec for spec, path in places.values() if path.exists()]
+            console.print(study.bill([task.spec for task in missing.values()], finished, options))
         train_missing(study.name, list(missing.values()), len(places), options, console)
     results: Results = {label: [] for label in labels}
     for (label, seed), (spec, path) in places.items():
@@ -272,7 +279,7 @@ def run_study(study: Study, options: Options, console: Console) -> Path:
         collect(study.search, dataclasses.replace(options, seeds=seeds), console)
     results = collect(study, options, console)
     empty = [label for label, outcomes in results.items() if not outcomes]
-    if empty:
+    if empty and (not study.partial or len(empty) == len(results)):
         raise checkpoint.CheckpointError(
             f"no finished runs for {', '.join(empty[:3])}{' …' if len(empty) > 3 else ''}: "
             "give the study more time (--budget-minutes) or run it without --report-only"

@@ -107,17 +107,19 @@ class Bill:
     """None if nobody said how fast it goes."""
 
 
-def run_bill(agent: str, protocol: str, frames: int, frames_per_second: float | None = None) -> Bill:
-    """The bill of one run of an agent under a protocol."""
+def run_bill(
+    agent: str, protocol: str, frames: int, frames_per_second: float | None = None, n_envs: int = 1, **changes: Any
+) -> Bill:
+    """The bill of one run of an agent under a protocol; ``changes`` are settings of the agent."""
     rules = find_protocol(protocol)
-    settings = make(agent, "atari", protocol=protocol)
+    settings = make(agent, "atari", protocol=protocol, **changes).fitted_to(n_envs)
     steps = frames // rules.frame_skip_max
     if steps < 1 or (frames_per_second is not None and frames_per_second <= 0):
         raise SettingsError("a run has at least one step, and a speed above zero")
     picture, number = jnp.zeros((rules.height, rules.width, rules.stack), jnp.uint8), jnp.zeros(())
     example = Transition(picture, jnp.zeros((), jnp.int32), number, number, picture)
     example = jax.tree.map(np.asarray, example)
-    replay = frame_bill(min(settings.memory_size, steps), example, settings.replay, 1)
+    replay = frame_bill(min(settings.memory_size, steps), example, settings.replay, n_envs)
     rounds = max(0, steps - settings.start_steps) // settings.update_interval
     hours = None if frames_per_second is None else frames / frames_per_second / 3600
     return Bill(steps, rounds * settings.updates_per_round, replay, 2 * replay, hours)

@@ -28,10 +28,11 @@ from tremble.envs import JAX_ENVS
 from tremble.training import checkpoint
 from tremble.training.chunks import Record, iterate
 from tremble.training.evaluation import evaluate
-from tremble.training.run import drive, evaluation_maker
+from tremble.training.run import drive, evaluation_epsilon, evaluation_maker
 from tremble.training.spec import RunSpec, jax_env
 
 FINAL_EPISODES = 100
+"""After training; on Atari, where a game may take half an hour of play, as many as in every evaluation before."""
 FINAL_SEED = 1_000_000
 """Final evaluations have seeds apart from those of the evaluations during training."""
 
@@ -49,13 +50,14 @@ def train_inside(spec: RunSpec, agent: Agent, out: Path, show: Callable[[int], N
 def train_and_evaluate(spec: RunSpec, agent: Agent, out: Path, show: Callable[[int], None]) -> None:
     """A run in a directory of its own, from which it goes on if interrupted.
 
-    Keeps its table, its episodes, its evaluations, and a final one of 100 episodes; of a world that lists its states
-    also every step, as a run inside XLA does.
+    Keeps its table, its episodes, its evaluations, and a final one on other seeds than those; of a world that lists
+    its states also every step, as a run inside XLA does.
     """
     directory = out.with_suffix("")
     run = drive(spec, agent, spec.env, directory, on_progress=lambda step, row: show(step))
     maker = evaluation_maker(spec, spec.env)
-    final = evaluate(run.agent, maker, episodes=FINAL_EPISODES, seed=FINAL_SEED + spec.seed)
+    number = spec.evaluate_episodes if spec.protocol else FINAL_EPISODES
+    final = evaluate(run.agent, maker, episodes=number, seed=FINAL_SEED + spec.seed, epsilon=evaluation_epsilon(spec))
     meta = {
         "spec": spec.as_json(), "settings": spec.describe(), "rows": run.rows, "evaluations": run.evaluations,
         "episodes": run.episodes or episodes_in(run.log),
