@@ -14,9 +14,12 @@ from tremble.representations import REPRESENTATIONS
 Point = dict[str, Any]
 """A value for every axis."""
 
+OF_HEADS = {"bootstrapped", "random_atom", "majority_vote"}
+"""An ensemble's atoms are opinions, not returns, and its criteria follow one of them: `test_explorers.py` has these."""
+
 AXES: dict[str, Sequence[Any]] = {
-    "representation": (*REPRESENTATIONS, "quantile monotone"),
-    "criterion": tuple(tremble.list_criteria()),
+    "representation": (*(name for name in REPRESENTATIONS if name not in OF_HEADS), "quantile monotone"),
+    "criterion": tuple(name for name in tremble.list_criteria() if name not in OF_HEADS),
     "criterion_for": ("both", "behaviour", "target"),
     "double": (False, True),
     "dueling": (False, True),

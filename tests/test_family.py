@@ -103,11 +103,11 @@ def test_both_loops_can_be_counted(tmp_path):
         for every in (0, 60)
     )
     assert inside.compiled(inside.build_agent()) and not beside.compiled(beside.build_agent())
-    for spec, train in ((inside, worker.train_inside), (beside, worker.train_beside)):
+    for spec, train in ((inside, worker.train_inside), (beside, worker.train_and_evaluate)):
         train(spec, spec.build_agent(), tmp_path / f"{train.__name__}.safetensors", lambda step: None)
     one, two = (
         load_outcome(tmp_path / f"{name}.safetensors", 3, spec)
-        for name, spec in (("train_inside", inside), ("train_beside", beside))
+        for name, spec in (("train_inside", inside), ("train_and_evaluate", beside))
     )
     np.testing.assert_array_equal(one.steps, two.steps)
     np.testing.assert_array_equal(one.optimal, two.optimal)
