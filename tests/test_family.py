@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 
+import equinox as eqx
+import jax
 import numpy as np
 import pytest
 from rich.console import Console
 
+import tremble
 from tremble.envs import JaxGymEnv, NChain
 from tremble.presets import PRESETS
 from tremble.studies import nchain_family
 from tremble.studies.runner import Cell, Options, Outcome, Study, load_outcome, run_study, seconds_of, stored
 from tremble.training import worker
+from tremble.training.evaluation import evaluate
 from tremble.training.spec import RunSpec
 
 TINY = {"n_quantiles": 4, "widths": [4], "batch_size": 4, "start_steps": 20}
@@ -99,7 +103,7 @@ def test_the_report(monkeypatch, tmp_path):
 def test_both_loops_can_be_counted(tmp_path):
     """The same agent inside XLA and beside it is the same run, so the host loop's file must say the same."""
     inside, beside = (
-        RunSpec("qrdqn", "nchain", 60, 3, None, TINY, {}, 20, evaluate_every=every, evaluate_episodes=1)
+        RunSpec("qrdqn", "nchain", 60, 3, None, TINY, {"time_limit": 30}, 20, evaluate_every=every, evaluate_episodes=1)
         for every in (0, 60)
     )
     assert inside.compiled(inside.build_agent()) and not beside.compiled(beside.build_agent())
@@ -114,6 +118,27 @@ def test_both_loops_can_be_counted(tmp_path):
     np.testing.assert_array_equal(one.left, two.left)
     np.testing.assert_allclose(one.atoms[-1], two.atoms[-1], rtol=1e-4, atol=1e-5)
     assert two.w2_left == pytest.approx(one.w2_left, rel=1e-4)
+
+
+class Waiting(eqx.Module):
+    """Action 2, which on N-Chain stays where it is."""
+
+    def draw(self, key):
+        return ()
+
+    def score(self, dist, noise, clock):
+        return jax.nn.one_hot(2, dist.atoms.shape[-2])
+
+    def gauges(self, noise, clock):
+        return {}
+
+
+@pytest.mark.slow
+def test_a_policy_that_never_ends_an_episode_is_cut():
+    """Untrained agents may well prefer a no-op of N-Chain, which by itself has no time limit."""
+    run = tremble.train("qrdqn", "nchain", steps=20, record_every=20, **TINY)
+    made = evaluate(run.agent, lambda: JaxGymEnv(NChain()), episodes=3, criterion=Waiting(), max_steps=7)
+    assert made.lengths.tolist() == [7, 7, 7] and made.truncated.all() and not made.returns.any()
 
 
 def test_steps_taken_survive_a_way_back():

@@ -21,6 +21,10 @@ from tremble.training.trained import TrainedAgent
 LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 
 
+MAX_STEPS = 30_000
+"""More than the longest game that a published protocol allows on Atari (27,000 steps)."""
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """Episodes in order of their numbers."""
@@ -89,6 +93,7 @@ def evaluate(
     criterion: str | Criterion = "mean",
     epsilon: float = 0.0,
     at_once: int = 10,
+    max_steps: int = MAX_STEPS,
     on_episode: Callable[[int], None] = lambda done: None,
     **criterion_settings: Any,
 ) -> Evaluation:
@@ -96,6 +101,7 @@ def evaluate(
 
     Episode k is seeded by (seed, k) alone, apart from all seeds of training, so the same seed means the same starts for
     every agent. ``at_once`` episodes run side by side to act in batches; it does not matter to the results which.
+    An episode that has not ended after ``max_steps`` is cut, as by a time limit: a bad policy may never end it.
     """
     n = min(at_once, episodes)
     envs = [make_env() for _ in range(n)]
@@ -143,8 +149,8 @@ def evaluate(
                 learned[k] &= not info.get(NO_BOOTSTRAP, False)
                 lengths[k] += 1
                 obs[i], masks[i] = agent.encoder(after), info.get(MASK)
-                if terminated or truncated:
-                    truncations[k] = truncated and not terminated
+                if terminated or truncated or lengths[k] >= max_steps:
+                    truncations[k] = not terminated
                     finished += 1
                     on_episode(finished)
                     number[i], waiting = waiting, waiting + 1

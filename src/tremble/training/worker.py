@@ -50,23 +50,25 @@ def train_inside(spec: RunSpec, agent: Agent, out: Path, show: Callable[[int], N
 def train_and_evaluate(spec: RunSpec, agent: Agent, out: Path, show: Callable[[int], None]) -> None:
     """A run in a directory of its own, from which it goes on if interrupted.
 
-    Keeps its table, its episodes, its evaluations, and a final one on other seeds than those; of a world that lists
-    its states also every step, as a run inside XLA does.
+    Keeps its table, its episodes, its evaluations, and a final one on other seeds than those. A world that lists its
+    states is judged by what was done in each: of it every step is kept instead, as by a run inside XLA.
     """
     directory = out.with_suffix("")
     run = drive(spec, agent, spec.env, directory, on_progress=lambda step, row: show(step))
-    maker = evaluation_maker(spec, spec.env)
-    number = spec.evaluate_episodes if spec.protocol else FINAL_EPISODES
-    final = evaluate(run.agent, maker, episodes=number, seed=FINAL_SEED + spec.seed, epsilon=evaluation_epsilon(spec))
     meta = {
         "spec": spec.as_json(), "settings": spec.describe(), "rows": run.rows, "evaluations": run.evaluations,
         "episodes": run.episodes or episodes_in(run.log),
     }  # fmt: skip
-    names = ("returns", "discounted", "lengths", "truncated", "predicted")
-    groups = {"final": {name: getattr(final, name) for name in names}}
+    groups: dict[str, Any]
     if spec.env in JAX_ENVS and (world := jax_env(spec.env, spec.env_options)).observation_table is not None:
         first = run.agent.distribution(np.asarray(world.observe(world.reset(stream_key(spec.seed, Stream.RESET)))))
-        groups |= {"log": run.log, "snapshots": {"atoms": np.asarray(first.equal_atoms())[None]}}
+        groups = {"log": run.log, "snapshots": {"atoms": np.asarray(first.equal_atoms())[None]}}
+    else:
+        number = spec.evaluate_episodes if spec.protocol else FINAL_EPISODES
+        seed, epsilon = FINAL_SEED + spec.seed, evaluation_epsilon(spec)
+        final = evaluate(run.agent, evaluation_maker(spec, spec.env), episodes=number, seed=seed, epsilon=epsilon)
+        names = ("returns", "discounted", "lengths", "truncated", "predicted")
+        groups = {"final": {name: getattr(final, name) for name in names}}
     checkpoint.save(out, groups, meta)
     # There is nothing left to go on to, and with pictures in replay a state is large.
     shutil.rmtree(directory / "checkpoints", ignore_errors=True)
