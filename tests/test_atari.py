@@ -455,6 +455,7 @@ def test_points_and_cut_returns_reach_the_loop(parallel):
 # --- ale-py's threads -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_vector_agrees_with_single_games_frame_by_frame():
     # Sticky actions come from other generators, so they are off; all else is the same, cap and next episode included.
     for game, padding in (("breakout", "zeros_before"), ("seaquest", "repeat_first"), ("pong", "zeros_before")):
@@ -486,6 +487,7 @@ def test_the_vector_agrees_with_single_games_frame_by_frame():
         vector.close()
 
 
+@pytest.mark.slow
 def test_a_vector_is_brought_back():
     options = {"protocol": "dopamine", "engine": "vector", "cap_frames": 160}
     vector, other = (open_environment("atari/Breakout", 3, options=options) for _ in range(2))

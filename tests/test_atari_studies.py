@@ -221,6 +221,7 @@ CURVES = {
 }
 
 
+@pytest.mark.slow
 def test_the_report_on_atari(tmp_path):
     settings = ("games=pong,boxing", "agents=qrdqn,pqr,dltv", "frames=3000000")
     options = options_of(atari.STUDY, tmp_path, *settings, seeds=2, report_only=True)

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from tremble.cli import main
+from tremble.commands.console import console
 
 SMALL = ["--set", "n_quantiles=16", "--set", "widths=16,16", "--set", "batch_size=16", "--set", "start_steps=100"]
 
@@ -24,7 +25,7 @@ def said(tmp_path, monkeypatch, capsys):
 
     def say(*arguments: str) -> str:
         monkeypatch.chdir(tmp_path)
-        monkeypatch.setenv("COLUMNS", "200")
+        monkeypatch.setattr(console, "width", 200)
         try:
             main(list(arguments))
         except SystemExit as ending:  # --help ends like this

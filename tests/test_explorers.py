@@ -596,8 +596,11 @@ OPTIONS = {
 ATOMS = {"bootstrapped_dqn": 3, "quota": 6, "quota_onpolicy": 6, "ndqfn": 6}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("preset", PRESETS)
+TIME = {p: pytest.mark.slow if p.startswith("quota") else pytest.mark.long for p in PRESETS}
+"""The other two have networks that take longer to compile."""
+
+
+@pytest.mark.parametrize("preset", [pytest.param(p, marks=TIME[p]) for p in PRESETS])
 def test_saved_interrupted_continued_loaded_and_evaluated(preset, tmp_path):
     run = partial(tremble.train, preset, "CartPole-v1", steps=180, **(SMALL | OPTIONS[preset]))
 
@@ -630,8 +633,7 @@ def test_saved_interrupted_continued_loaded_and_evaluated(preset, tmp_path):
         assert (result.returns >= 1).all()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", [pytest.param(p, marks=TIME[p]) for p in PRESETS])
 def test_on_an_environment_written_in_jax(preset):
     """Three of them inside XLA; the rollouts of the fourth beside it, with one environment."""
     options = OPTIONS[preset] | {"n_envs": 1, "n_step": 5 if preset == "quota_onpolicy" else 1}

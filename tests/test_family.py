@@ -26,6 +26,7 @@ def options_in(directory, **changes):
     return dataclasses.replace(Options(directory / "out", directory / "store", 2, 60), **changes)
 
 
+@pytest.mark.slow
 def test_every_preset_is_in_it(tmp_path):
     options = options_in(tmp_path, steps=10_000)
     cells = nchain_family.cells(options)

@@ -87,8 +87,8 @@ COMBINATIONS = {
 }
 
 
-ALWAYS = {"plain": (), "three processes": pytest.mark.slow}
-"""Two that together use every part of the state; the rest in `make test-long`."""
+ALWAYS = {"plain": (), "three environments": pytest.mark.slow}
+"""The rest, and what several processes add, in `make test-long`."""
 
 
 @pytest.mark.parametrize(

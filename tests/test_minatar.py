@@ -361,6 +361,7 @@ SMALL = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_replay_holds_truths_and_is_written_in_place():
     """A step must not copy the memory: the program's own memory is far smaller than that of the pictures it changes."""
     agent, env, capacity = make("qrdqn", "minatar", **SMALL), minatar("breakout"), 100_000
@@ -372,7 +373,7 @@ def test_replay_holds_truths_and_is_written_in_place():
     assert needs.alias_size_in_bytes > pictures > 20 * needs.temp_size_in_bytes
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_both_loops_make_the_same_run():
     inside = tremble.train("pqr", "minatar/breakout", steps=400, **SMALL)
 
@@ -396,7 +397,7 @@ def test_both_loops_make_the_same_run():
     assert worker.episodes_in(inside.log) == beside.episodes
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_run_of_the_study_is_kept_with_its_final_evaluation(tmp_path):
     spec = RunSpec("qrdqn", "minatar/breakout", 200, 3, agent_options=SMALL, record_every=100)
     out = tmp_path / "seed-0003.safetensors"

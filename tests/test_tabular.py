@@ -63,6 +63,7 @@ def test_the_projection_keeps_mass_and_mean():
     assert ((mass > 1e-6).sum(-1) <= 2).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bins", [1, 7, 20, 64])
 def test_level_means_score_as_the_criterion_of_the_agents_does(bins):
     mdp = random_mdp(jax.random.key(0))

@@ -82,6 +82,7 @@ def supremum(xi, bounded):
     return -min(best)
 
 
+@pytest.mark.long
 @given(st.lists(st.floats(0, 5), min_size=3, max_size=8).filter(lambda x: sum(x) > 0.1))
 @settings(max_examples=25)
 def test_the_uniform_gap_is_the_supremum(weights):
@@ -140,6 +141,7 @@ def test_random_mdps_found_by_search(draw, found):
     assert 0.1 < float(high[0]) <= limit_bound(0.3, 0.9)
 
 
+@pytest.mark.long
 def test_ties_leave_the_return_open_and_the_mean_not():
     """xi_n = 1 +- 1/n on the top level tends to 1; the chosen return alternates between 0 and a coin of 0.9."""
     mdp = tie()

@@ -57,6 +57,7 @@ project = {
 moved = jax.jit(transport)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10_000), st.lists(st.integers(0, BINS - 1), min_size=4, max_size=4))
 @settings(max_examples=20)
 def test_while_there_is_room_it_is_exact(seed, tops):
@@ -127,6 +128,7 @@ def test_quantiles_do_not_keep_the_mean_and_say_by_how_much():
     assert float(made.bias[0, 0]) == pytest.approx(-1.0), "0.9 is still reached by 0"
 
 
+@pytest.mark.long
 def test_many_mdps_at_once_give_what_one_gives():
     def once(mdp):
         return atom_step(mdp, zero(mdp, 16), jnp.ones(BINS), merged(16)).z
