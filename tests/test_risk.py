@@ -517,7 +517,7 @@ def cross(criterion_for: str, out: Path | None = None) -> tremble.Run:
     return tremble.train("qrdqn", Crossing, out=out, **CROSSING, **options)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("criterion_for", "acts_safely", "first_value"), [("behaviour", True, 1.5), ("target", False, 1.0)]
 )
