@@ -56,8 +56,6 @@ def _shares(loop: Any) -> dict[str, float]:
     import jax
     import numpy as np
 
-    from tremble.training import host
-
     def median(call: Callable[[], Any], n: int = 60) -> float:
         taken = []
         for _ in range(n):
@@ -66,37 +64,26 @@ def _shares(loop: Any) -> dict[str, float]:
             taken.append(time.perf_counter() - begin)
         return 1e3 * float(np.median(taken))
 
-    seen, t = loop.seen, np.array([loop.t], np.int32)
+    seen, t = loop.seen, loop.t
     first, block = loop._act_block(1)
     action = np.zeros(1, np.int64)
 
     def act() -> Any:
-        return host._act(
-            loop.agent, loop.learner.params, loop.actors, seen.obs, None, block, t - first, t, np.int32(0), np.int32(0)
-        )[0]
+        numbers = np.array([0, t - first, t], np.int32)
+        params = loop._learner[: loop._n_params]
+        return loop._calls.act(loop._agent, params, loop._actors, seen.obs, None, block, numbers, loop._seed)[0]
 
     def step() -> None:
         loop.env.send(action)
         loop.env.receive()
 
-    _, noise, bits = loop._learn_block(loop.t)
+    _, noise, bits = loop._learn_block(t)
     batch, _ = loop.replay.sample(bits[0], 1.0)
 
     def update() -> Any:
-        loop.learner, losses = host._update(
-            loop.agent,
-            loop.learner,
-            batch,
-            noise,
-            np.int32(0),
-            t[0],
-            np.int32(1),
-            np.int32(1),
-            np.bool_(True),
-            np.int32(0),
-            np.int32(0),
-        )
-        return losses
+        numbers = np.array([0, t, 1, 1, True, 0], np.int32)
+        loop._learner, _ = loop._calls.update(loop._agent, loop._learner, batch, noise, numbers, loop._seed)
+        return loop._learner
 
     return {
         "acting": median(act),

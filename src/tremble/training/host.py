@@ -9,7 +9,6 @@ All randomness of the agent is a function of (seed, stream, number of the transi
 from __future__ import annotations
 
 import dataclasses
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,101 +17,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tremble.agent import ActNoise, ActorState, Agent
+from tremble.agent import ActorState, Agent
 from tremble.core import Clock, Noise, Stream, Transition, stream_key
 from tremble.envs.adaptor import Environment, EnvironmentFaultError, Outcome, Seen
-from tremble.learn import LearnerState, learn, refresh_target
+from tremble.learn import LearnerState
 from tremble.replay import Accumulator, FrameReplay, HostReplay, bill, draw_sample, frame_bill
 from tremble.replay.frame_store import FrameStore
 from tremble.settings import SettingsError
 from tremble.training.checkpoint import Contents
-from tremble.training.diagnosis import Diagnosis, diagnose
-
-BLOCK = 256
-"""Steps whose random numbers are drawn in one call."""
+from tremble.training.host_calls import BLOCK, calls_for, draw_acts, draw_learns, init, look
 
 
 def env_seed(seed: int, stream: Stream, *numbers: int) -> int:
     """A seed for a Gymnasium environment, far from those of other streams and numbers."""
     return int(np.random.SeedSequence([seed, int(stream), *numbers]).generate_state(1)[0])
-
-
-class LearnNoise(eqx.Module):
-    """The random numbers of updates, one after another along the leading axis."""
-
-    criterion: Noise
-    sample: jax.Array
-
-
-@partial(jax.jit, static_argnums=(3,))
-def _draw_acts(agent: Agent, seed: jax.Array, t0: jax.Array, n_actions: int) -> ActNoise:
-    draw = jax.vmap(lambda t: agent.draw_act(stream_key(seed, Stream.ACT, t), n_actions))
-    return draw(t0 + jnp.arange(BLOCK, dtype=jnp.int32))
-
-
-@partial(jax.jit, static_argnums=(3,))
-def _draw_learns(agent: Agent, seed: jax.Array, t0: jax.Array, length: int) -> LearnNoise:
-    """Numbers for ``length`` steps with a round of learning each; a round has its updates in a row."""
-    rounds = agent.updates_per_round
-
-    def draw(t: jax.Array) -> LearnNoise:
-        def one(j: jax.Array) -> LearnNoise:
-            def key(stream: Stream) -> jax.Array:
-                first = stream_key(seed, stream, t)
-                return first if rounds == 1 else jax.random.fold_in(first, j)
-
-            return LearnNoise(agent.draw_learn(key(Stream.LEARN)), draw_sample(key(Stream.SAMPLE), agent.batch_size))
-
-        return jax.vmap(one)(jnp.arange(rounds))
-
-    drawn = jax.vmap(draw)(t0 + jnp.arange(length, dtype=jnp.int32))
-    return jax.tree.map(lambda x: x.reshape(length * rounds, *x.shape[2:]), drawn)
-
-
-@jax.jit
-def _act(agent, params, actors, obs, mask, block, index, t, episodes, seed):  # type: ignore[no-untyped-def]
-    """Actions ``[n]`` of n environments, whose transitions have the numbers ``t[n]``."""
-
-    def one(actor: ActorState, obs: jax.Array, mask: Any, index: jax.Array, t: jax.Array) -> Any:
-        clock = Clock(t, agent.updates_before(t), episodes, t, agent.start_steps)
-        noise = jax.tree.map(lambda x: x[index], block)
-        key = stream_key(seed, Stream.PREDICT_TO_ACT, t) if agent.random_predictions else None
-        action, actor, drawn, info = agent.act(params, actor, obs, mask, noise, clock, key)
-        return action, actor, drawn, info.greedy
-
-    return jax.vmap(one, in_axes=(0, 0, None if mask is None else 0, 0, 0))(actors, obs, mask, index, t)
-
-
-@partial(jax.jit, donate_argnums=(1,))
-def _update(agent, state, batch, noise, index, t, done_updates, episodes, refresh, seed, number):  # type: ignore[no-untyped-def]
-    """Update ``number`` of the round at step t; the losses are for the priorities.
-
-    Where nobody asks for them they are not computed: their value costs as much as their gradient.
-    """
-    clock = Clock(t, done_updates, episodes, t, agent.start_steps)
-    state = jax.lax.cond(refresh, partial(refresh_target, agent), lambda s: s, state)
-    noise = jax.tree.map(lambda x: x[index], noise)
-    key = None
-    if agent.random_predictions:
-        key = stream_key(seed, Stream.PREDICT_TO_LEARN, t)
-        key = key if agent.updates_per_round == 1 else jax.random.fold_in(key, number)
-    state, info = learn(agent, state, batch, noise, clock, key)
-    return state, info.losses if agent.replay.prioritised else None
-
-
-@partial(jax.jit, donate_argnums=(1,))
-def _refresh(agent: Agent, state: LearnerState) -> LearnerState:
-    return refresh_target(agent, state)
-
-
-@partial(jax.jit, static_argnums=(2, 3))
-def _init(agent: Agent, seed: jax.Array, obs_shape: tuple[int, ...], n_actions: int) -> LearnerState:
-    return agent.init(stream_key(seed, Stream.PARAMETERS), obs_shape, n_actions)
-
-
-@jax.jit
-def _look(agent: Agent, learner: LearnerState, seed: Any, obs: Any, batch: Any, clock: Clock) -> Diagnosis:
-    return diagnose(agent, learner, seed, obs, batch, clock)
 
 
 @dataclasses.dataclass
@@ -145,10 +63,15 @@ class HostLoop:
         self.t = self.episodes = self.updates = 0
         self.learned = 0
         """Rounds of learning are done for transitions before this one."""
-        self.learner = _init(self.agent, jnp.asarray(seed), env.encoder.shape, env.n_actions)
+        self.learner = init(self.agent, jnp.asarray(seed), env.encoder.shape, env.n_actions)
         self.seen: Seen | None = None
         self.start_obs = np.zeros(env.encoder.shape, env.encoder.dtype)
-        self.actors: Any = jax.tree.map(lambda x: jnp.stack([x] * n), agent.init_actor(env.n_actions))
+        self.actors = jax.tree.map(lambda x: jnp.stack([x] * n), agent.init_actor(env.n_actions))
+        self._agent, agent_structure = jax.tree.flatten(self.agent)
+        self._calls = calls_for(agent_structure, self._learner_structure, self._actors_structure)
+        self._n_params = len(jax.tree.leaves(self.params))
+        self._seed = jnp.asarray(seed, jnp.int32)
+        self._remembers = agent.remembers
         self.accumulator = Accumulator(agent.replay.n_step, float(agent.gamma), n)
         self._steps = steps
         self._replay_file = replay_file
@@ -162,6 +85,26 @@ class HostLoop:
         self._ranked: tuple[np.ndarray, Any] | None = None
 
     @property
+    def learner(self) -> LearnerState:
+        """Parameters, their delayed copy and the optimiser's moments."""
+        learner: LearnerState = jax.tree.unflatten(self._learner_structure, self._learner)
+        return learner
+
+    @learner.setter
+    def learner(self, learner: LearnerState) -> None:
+        self._learner, self._learner_structure = jax.tree.flatten(learner)
+
+    @property
+    def actors(self) -> ActorState:
+        """What acting remembers, with a leading axis of environments."""
+        actors: ActorState = jax.tree.unflatten(self._actors_structure, self._actors)
+        return actors
+
+    @actors.setter
+    def actors(self, actors: ActorState) -> None:
+        self._actors, self._actors_structure = jax.tree.flatten(actors)
+
+    @property
     def params(self) -> Any:
         """The online parameters."""
         return self.learner.params
@@ -169,8 +112,7 @@ class HostLoop:
     @property
     def intact(self) -> bool:
         """Whether there is a state to save: none before the first observation, nor after an update broke off."""
-        leaves = jax.tree.leaves(self.learner)
-        return self.seen is not None and not any(isinstance(x, jax.Array) and x.is_deleted() for x in leaves)
+        return self.seen is not None and not any(isinstance(x, jax.Array) and x.is_deleted() for x in self._learner)
 
     @property
     def replay(self) -> HostReplay | FrameReplay:
@@ -223,25 +165,25 @@ class HostLoop:
             self._step()
 
     def _step(self) -> None:
-        agent, env, seen = self.agent, self.env, self._begin()
+        env, seen = self.env, self._begin()
         n = env.n_envs
         # The number each environment's transition will have; where there will be none, the number does not matter.
-        numbers = (self.t + np.maximum(np.cumsum(~env.resetting) - 1, 0)).astype(np.int32)
+        numbers = self.t + np.maximum(np.cumsum(~env.resetting) - 1, 0)
         first, block = self._act_block(n)
-        action, self.actors, drawn, greedy = _act(
-            agent, self.learner.params, self.actors, seen.obs, seen.mask, block, numbers - first, numbers,
-            np.int32(self.episodes), np.int32(self.seed),
+        choices, self._actors, drawn = self._calls.act(
+            self._agent, self._learner[: self._n_params], self._actors, seen.obs, seen.mask, block,
+            np.array([self.episodes, *(numbers - first), *numbers], np.int32), self._seed,
         )  # fmt: skip
-        actions = np.asarray(action)
+        actions, greedy = np.asarray(choices)
         env.send(actions)
         for i in np.flatnonzero(~env.resetting):
             self._learn(int(numbers[i]), drawn, int(i))
         outcome = self._guarded(env.receive)
         self._rank()  # before an item of the batch is overwritten
-        self._store(seen, actions, outcome, np.asarray(greedy))
+        self._store(seen, actions, outcome, greedy)
         self.seen = outcome.seen
         ended = (outcome.terminated | outcome.truncated) & outcome.happened
-        if self.settings.remembers:
+        if self._remembers:
             # Also where the call only reset: what was drawn for it belongs to no episode.
             fresh = ended | ~outcome.happened
             self.actors = eqx.tree_at(lambda a: a.fresh, self.actors, jnp.asarray(fresh))
@@ -249,7 +191,8 @@ class HostLoop:
     def _store(self, seen: Seen, actions: np.ndarray, outcome: Outcome, greedy: np.ndarray) -> None:
         self._check(outcome.reward, "reward")
         self._check(outcome.after.obs, "observation")
-        left, rollout = self.actors.extra, self.settings.replay.rollout
+        rollout = self.settings.replay.rollout
+        left = self.actors.extra if self._remembers else None
         extras = None if left is None else np.asarray(left)
         if rollout and not outcome.happened.all():
             raise SettingsError(
@@ -294,23 +237,25 @@ class HostLoop:
         refresh = t % settings.target_update_interval == 0
         if t == 0 or t % settings.update_interval:
             if refresh:
-                self.learner = _refresh(self.agent, self.learner)
+                self._learner = self._calls.refresh(self._agent, self._learner)
             return
         for j in range(settings.updates_per_round):
             self._rank()  # before the next sample
             first, noise, bits = self._learn_block(t)
             index = (t - first) * settings.updates_per_round + j
-            batch, slots = self.replay.sample(bits[index], settings.replay.importance_exponent(t))
+            batch, slots = self.replay.sample(bits[index], self._importance(t))
             if settings.share_noise:
                 noise, index = jax.tree.map(lambda x: x[:, None], drawn), i
-            self.learner, losses = _update(
-                self.agent, self.learner, batch, noise, np.int32(index), np.int32(t), np.int32(self.updates),
-                np.int32(self.episodes), np.bool_(refresh and j == 0),
-                np.int32(self.seed), np.int32(j),
-            )  # fmt: skip
+            numbers = np.array([index, t, self.updates, self.episodes, refresh and j == 0, j], np.int32)
+            self._learner, losses = self._calls.update(self._agent, self._learner, batch, noise, numbers, self._seed)
             self.updates += 1
             if settings.replay.prioritised:
                 self._ranked = (slots, losses)
+
+    def _importance(self, t: int) -> float:
+        """The exponent of importance weights; asked only where there are any, since this runs at every step."""
+        spec = self.settings.replay
+        return spec.importance_exponent(t) if spec.prioritised else 1.0
 
     def _rank(self) -> None:
         """Give the last batch its new priorities."""
@@ -322,14 +267,14 @@ class HostLoop:
     def _act_block(self, n: int) -> tuple[int, Any]:
         first, _ = self._acts
         if not first <= self.t <= first + BLOCK - n:
-            self._acts = (self.t, _draw_acts(self.agent, np.int32(self.seed), np.int32(self.t), self.env.n_actions))
+            self._acts = (self.t, draw_acts(self.agent, np.int32(self.seed), np.int32(self.t), self.env.n_actions))
         return self._acts
 
     def _learn_block(self, t: int) -> tuple[int, Any, np.ndarray]:
         length = max(1, BLOCK // self.settings.updates_per_round)
         first, drawn = self._learns
         if not first <= t < first + length:
-            noise = _draw_learns(self.agent, np.int32(self.seed), np.int32(t), length)
+            noise = draw_learns(self.agent, np.int32(self.seed), np.int32(t), length)
             drawn = (noise.criterion, np.asarray(noise.sample))
             self._learns = (t, drawn)
         return self._learns[0], drawn[0], drawn[1]
@@ -340,16 +285,16 @@ class HostLoop:
         batch = None
         if self.t > self.settings.start_steps and self.replay.ready:
             bits = np.asarray(draw_sample(stream_key(self.seed, Stream.DIAGNOSE, self.t), self.settings.batch_size))
-            batch, _ = self.replay.sample(bits, self.settings.replay.importance_exponent(self.t))
+            batch, _ = self.replay.sample(bits, self._importance(self.t))
         clock = jax.tree.map(lambda x: np.int32(x), clock)
-        look = jax.device_get(_look(self.agent, self.learner, np.int32(self.seed), self.start_obs, batch, clock))
+        inside = jax.device_get(look(self.agent, self.learner, np.int32(self.seed), self.start_obs, batch, clock))
         recent = self.recent
         row: dict[str, Any] = {"step": self.t}
-        row |= {name: float(value) for name, value in look.numbers.items()}
+        row |= {name: float(value) for name, value in inside.numbers.items()}
         row["return"] = float(np.mean(recent.returns)) if recent.returns else None
         row["episode_length"] = float(np.mean(recent.lengths)) if recent.lengths else None
         row["behaviour_changed"] = 1.0 - recent.greedy / max(recent.steps, 1)
-        row["start_value"] = float(look.atoms.mean(-1).max())
+        row["start_value"] = float(inside.atoms.mean(-1).max())
         self.recent = Recent()
         return row
 

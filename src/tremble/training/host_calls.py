@@ -1,0 +1,139 @@
+"""What the host loop calls compiled, on plain lists of arrays.
+
+Equinox modules are taken apart and put together by Python code, field by field. For an agent, its parameters and their
+optimiser that is some 150 reads a call, which beside a small network takes longer than the arithmetic; lists are taken
+apart by JAX itself. So a run keeps its learner and actors as leaves, and tells their structures once. For the same
+reason whole numbers travel together in one array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from tremble.agent import ActNoise, ActorState, Agent
+from tremble.core import Clock, Noise, Stream, Transition, stream_key
+from tremble.learn import LearnerState, learn, refresh_target
+from tremble.replay import draw_sample
+from tremble.training.diagnosis import Diagnosis, diagnose
+
+BLOCK = 256
+"""Steps whose random numbers are drawn in one call."""
+Leaves = list[jax.Array]
+
+
+class LearnNoise(eqx.Module):
+    """The random numbers of updates, one after another along the leading axis."""
+
+    criterion: Noise
+    sample: jax.Array
+
+
+@partial(jax.jit, static_argnums=(3,))
+def draw_acts(agent: Agent, seed: jax.Array, t0: jax.Array, n_actions: int) -> ActNoise:
+    """Numbers for the actions of `BLOCK` transitions from ``t0`` on."""
+    draw = jax.vmap(lambda t: agent.draw_act(stream_key(seed, Stream.ACT, t), n_actions))
+    return draw(t0 + jnp.arange(BLOCK, dtype=jnp.int32))
+
+
+@partial(jax.jit, static_argnums=(3,))
+def draw_learns(agent: Agent, seed: jax.Array, t0: jax.Array, length: int) -> LearnNoise:
+    """Numbers for ``length`` steps with a round of learning each; a round has its updates in a row."""
+    rounds = agent.updates_per_round
+
+    def draw(t: jax.Array) -> LearnNoise:
+        def one(j: jax.Array) -> LearnNoise:
+            def key(stream: Stream) -> jax.Array:
+                first = stream_key(seed, stream, t)
+                return first if rounds == 1 else jax.random.fold_in(first, j)
+
+            return LearnNoise(agent.draw_learn(key(Stream.LEARN)), draw_sample(key(Stream.SAMPLE), agent.batch_size))
+
+        return jax.vmap(one)(jnp.arange(rounds))
+
+    drawn = jax.vmap(draw)(t0 + jnp.arange(length, dtype=jnp.int32))
+    return jax.tree.map(lambda x: x.reshape(length * rounds, *x.shape[2:]), drawn)
+
+
+@partial(jax.jit, static_argnums=(2, 3))
+def init(agent: Agent, seed: jax.Array, obs_shape: tuple[int, ...], n_actions: int) -> LearnerState:
+    """Fresh parameters."""
+    return agent.init(stream_key(seed, Stream.PARAMETERS), obs_shape, n_actions)
+
+
+@jax.jit
+def look(agent: Agent, learner: LearnerState, seed: Any, obs: Any, batch: Any, clock: Clock) -> Diagnosis:
+    """A look inside, for the metrics."""
+    return diagnose(agent, learner, seed, obs, batch, clock)
+
+
+class Calls(NamedTuple):
+    """The calls of every step; agent, parameters, learner and actors are leaves of the structures they are made for."""
+
+    act: Callable[..., tuple[jax.Array, Leaves, Noise]]
+    """(agent, params, actors, obs[n], mask[n], noise block, numbers, seed) -> choices[2, n], actors, drawn.
+
+    ``numbers`` are the episodes so far, then per environment the row of the block and the number of its transition.
+    ``choices`` are the actions, and whether the mean agrees; ``drawn`` is what the criterion drew, if updates share it.
+    """
+    update: Callable[..., tuple[Leaves, jax.Array | None]]
+    """(agent, learner, batch, noise block, numbers, seed) -> learner, losses. The learner passed in is consumed.
+
+    ``numbers`` are the row of the block, the step, the updates and episodes so far, whether to refresh the target
+    before, and which update of the round it is. Losses are for the priorities; where there are none they are not
+    computed, for their value costs as much as their gradient.
+    """
+    refresh: Callable[[Leaves, Leaves], Leaves]
+    """(agent, learner) -> learner with a refreshed target."""
+
+
+@lru_cache(maxsize=64)
+def calls_for(agent_structure: Any, learner_structure: Any, actors_structure: Any) -> Calls:
+    """The calls for agents, learners and actors of one structure; compiled once in a process."""
+
+    def act(agent: Leaves, params: Leaves, actors: Leaves, obs, mask, block, numbers, seed):  # type: ignore[no-untyped-def]
+        made: Agent = jax.tree.unflatten(agent_structure, agent)
+        network = jax.tree.unflatten(_params_structure(learner_structure), params)
+        episodes, (rows, steps) = numbers[0], numbers[1:].reshape(2, -1)
+
+        def one(actor: ActorState, obs: jax.Array, mask: Any, row: jax.Array, t: jax.Array) -> Any:
+            clock = Clock(t, made.updates_before(t), episodes, t, made.start_steps)
+            noise = jax.tree.map(lambda x: x[row], block)
+            key = stream_key(seed, Stream.PREDICT_TO_ACT, t) if made.random_predictions else None
+            action, actor, drawn, info = made.act(network, actor, obs, mask, noise, clock, key)
+            return jnp.stack([action, info.greedy.astype(action.dtype)]), actor, drawn if made.share_noise else ()
+
+        over = (0, 0, None if mask is None else 0, 0, 0)
+        before = jax.tree.unflatten(actors_structure, actors)
+        choices, after, drawn = jax.vmap(one, over, (1, 0, 0))(before, obs, mask, rows, steps)
+        return choices, jax.tree.leaves(after), drawn
+
+    def update(agent: Leaves, learner: Leaves, batch: Transition, block, numbers, seed):  # type: ignore[no-untyped-def]
+        made: Agent = jax.tree.unflatten(agent_structure, agent)
+        row, t, updates, episodes, refreshes, number = numbers
+        state: LearnerState = jax.tree.unflatten(learner_structure, learner)
+        state = jax.lax.cond(refreshes > 0, partial(refresh_target, made), lambda s: s, state)
+        key = None
+        if made.random_predictions:
+            key = stream_key(seed, Stream.PREDICT_TO_LEARN, t)
+            key = key if made.updates_per_round == 1 else jax.random.fold_in(key, number)
+        clock = Clock(t, updates, episodes, t, made.start_steps)
+        state, info = learn(made, state, batch, jax.tree.map(lambda x: x[row], block), clock, key)
+        return jax.tree.leaves(state), info.losses if made.replay.prioritised else None
+
+    def refresh(agent: Leaves, learner: Leaves) -> Leaves:
+        made: Agent = jax.tree.unflatten(agent_structure, agent)
+        return jax.tree.leaves(refresh_target(made, jax.tree.unflatten(learner_structure, learner)))
+
+    return Calls(jax.jit(act), jax.jit(update, donate_argnums=(1,)), jax.jit(refresh, donate_argnums=(1,)))
+
+
+def _params_structure(learner_structure: Any) -> Any:
+    """That of the online parameters, which come first."""
+    dummy: LearnerState = jax.tree.unflatten(learner_structure, [0] * learner_structure.num_leaves)
+    return jax.tree.structure(dummy.params)
