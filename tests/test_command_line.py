@@ -100,6 +100,7 @@ def test_a_process_of_its_own(tmp_path):
     assert "nchain-readings" in tremble("list", cwd=tmp_path).stdout
     result = tremble("train", "pqrr", cwd=tmp_path)
     assert result.returncode == 1 and "did you mean 'pqr'" in result.stderr and "Traceback" not in result.stderr
+    assert "compiling" not in result.stdout  # no trace of a progress bar that never moved
 
 
 @pytest.mark.long

@@ -32,6 +32,14 @@ def test_one_seed_has_no_interval():
     assert ours.low == -np.inf and not ours.excludes(1e9) and "one seed" in ours.text()
 
 
+def test_an_interval_does_not_reach_beyond_what_is_possible():
+    values = [0.0, 100.0, 20.0]
+    free, cut = mean_interval(values), mean_interval(values, between=(0, 120))
+    assert free.low < 0 and free.high > 120
+    assert (cut.low, cut.high, cut.estimate) == (0, 120, 40)
+    assert cut.errors == (40, 80) and mean_interval([4.0]).errors == (0.0, 0.0)
+
+
 def test_differences_are_taken_seed_by_seed():
     first = {0: 10.0, 1: 110.0, 2: 1010.0, 7: 5.0}
     second = {0: 9.0, 1: 108.0, 2: 1009.0, 8: 0.0}

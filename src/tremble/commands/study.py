@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from rich.table import Table
 from tyro.conf import Positional, UseAppendAction, arg
 
 from tremble.commands.console import console
+
+if TYPE_CHECKING:
+    from tremble.studies.runner import Study as Plan
 
 
 @dataclass
@@ -89,7 +92,8 @@ class Illustrate:
         console.print(f"figures in [bold]{self.out}[/]")
 
 
-def _run_study(study, settings: Study, default_out: Path, show_counts: bool = False) -> None:  # type: ignore[no-untyped-def]
+def _run_study(study: Plan, settings: Study, default_out: Path, show_counts: bool = False) -> None:
+    """Train what is missing and write the report, as the command's settings say."""
     from tremble.settings import SettingsError, parse_assignments
     from tremble.studies.nchain_counts import count_table
     from tremble.studies.runner import Options, collect, run_study

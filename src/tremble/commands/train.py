@@ -138,7 +138,11 @@ def _show_run(go: Callable[[dict[str, Any]], Any], title: str, steps: int, out: 
         with warnings.catch_warnings():
             warnings.simplefilter("always", UserWarning)
             warnings.showwarning = lambda message, *rest: console.print(f"[yellow]warning:[/] {message}")
-            run = go({"on_progress": show, "on_message": lambda text: console.print(f"[dim]{text}[/]")})
+            try:
+                run = go({"on_progress": show, "on_message": lambda text: console.print(f"[dim]{text}[/]")})
+            except BaseException:
+                progress.live.transient = begin is None  # a bar that never moved would only hide the message
+                raise
     if len(run.snapshots):
         table = Table("action", "mean", "std", "5 %", "95 %", title="Return predicted at the start state")
         from tremble.dist import ReturnDist

@@ -32,6 +32,13 @@ class Interval:
         """Half the length of the interval."""
         return (self.high - self.low) / 2
 
+    @property
+    def errors(self) -> tuple[float, float]:
+        """How far it reaches below and above the estimate, for error bars; nothing, where one seed has no interval."""
+        if not np.isfinite(self.low):
+            return 0.0, 0.0
+        return self.estimate - self.low, self.high - self.estimate
+
     def excludes(self, value: float) -> bool:
         """Whether a value lies outside."""
         return not self.low <= value <= self.high
@@ -43,14 +50,14 @@ class Interval:
         return f"{self.estimate:,.{digits}f} [{self.low:,.{digits}f}, {self.high:,.{digits}f}]"
 
 
-def mean_interval(values: Any, level: float = 0.95) -> Interval:
-    """Mean with Student's t interval."""
+def mean_interval(values: Any, level: float = 0.95, between: tuple[float, float] = (-np.inf, np.inf)) -> Interval:
+    """Mean with Student's t interval, cut to the values that are possible: a count lies between 0 and the steps."""
     values = np.asarray(values, float)
     n, mean = len(values), float(np.mean(values))
     if n < 2:
         return Interval(mean, -np.inf, np.inf, n)
     half = float(stats.t.ppf(0.5 + level / 2, n - 1) * np.std(values, ddof=1) / np.sqrt(n))
-    return Interval(mean, mean - half, mean + half, n)
+    return Interval(mean, max(mean - half, between[0]), min(mean + half, between[1]), n)
 
 
 def difference_interval(first: Mapping[Any, float], second: Mapping[Any, float], level: float = 0.95) -> Interval:

@@ -47,8 +47,8 @@ def count_table(results: Results) -> str:
             [
                 figures.NAMES[agent],
                 f"{published(agent):,}",
-                mean_interval(counts).text(),
-                mean_interval(lefts).text(),
+                mean_interval(counts, between=(0, outcomes[0].steps[-1])).text(),
+                mean_interval(lefts, between=(0, outcomes[0].steps[-1])).text(),
                 f"{min(counts):,} … {max(counts):,}",
                 len(counts),
             ]
@@ -70,9 +70,10 @@ def draw(results: Results, options: Options) -> None:
         counts = curves[:, -1]
         spread = np.linspace(-0.16, 0.16, len(counts)) if len(counts) > 1 else np.zeros(1)
         final.scatter(place + spread, np.sort(counts), s=16, color=colour, alpha=0.75, linewidths=0)
-        ours = mean_interval(counts)
+        ours = mean_interval(counts, between=(0, steps[-1]))
+        bar = [[error] for error in ours.errors]
         if len(counts) > 1:
-            final.errorbar(place + 0.28, ours.estimate, ours.half_width, color=colour, fmt="o", capsize=4, markersize=6)
+            final.errorbar(place + 0.28, ours.estimate, bar, color=colour, fmt="o", capsize=4, markersize=6)
         final.plot([place - 0.35, place + 0.35], [published(agent)] * 2, color="#111111", linewidth=1.6)
     end = results[AGENTS[0]][0].steps[-1]
     over_time.plot([0, end], [0, end], "--", color=figures.COLOURS["oracle"], linewidth=1.2, label="oracle")

@@ -102,19 +102,18 @@ def draw(results: Results, differences: dict[str, Interval], options: Options) -
     figure, (left, right) = figures.new(1, 2, 11.5, 0.29 * len(ranked) + 1.6, width_ratios=[3, 2])
     for row, name in enumerate(ranked):
         counts = [run.count for run in results[name]]
-        ours = mean_interval(counts)
+        ours = mean_interval(counts, between=(0, options.steps))
+        bar = [[error] for error in ours.errors]
         left.scatter(counts, [row] * len(counts), s=12, color=colour(name), alpha=0.35, linewidths=0)
         if len(counts) > 1:
-            left.errorbar(
-                ours.estimate, row, xerr=ours.half_width, color=colour(name), fmt="o", capsize=3, markersize=5
-            )
+            left.errorbar(ours.estimate, row, xerr=bar, color=colour(name), fmt="o", capsize=3, markersize=5)
     left.set_yticks(range(len(ranked)), ranked)
     left.set(title="Optimal actions: seeds, mean, 95 %", xlim=(0, options.steps))
     figures.thousands(left.xaxis)
     for row, interval in enumerate(reversed(differences.values())):
         shade = "#2a6f97" if interval.low > 0 else "#d1495b" if interval.high < 0 else "#6b7280"
-        error = interval.half_width if np.isfinite(interval.low) else 0.0
-        right.errorbar(interval.estimate, row, xerr=error, color=shade, fmt="o", capsize=3, markersize=5)
+        bar = [[error] for error in interval.errors]
+        right.errorbar(interval.estimate, row, xerr=bar, color=shade, fmt="o", capsize=3, markersize=5)
     right.axvline(0, color="#111111", linewidth=0.8)
     right.set_yticks(range(len(differences)), list(reversed(differences)))
     right.set(title="What the randomised criterion adds", ylim=(-0.6, len(differences) - 0.4))
@@ -170,7 +169,7 @@ def analyse(results: Results, options: Options) -> str:
         values = list(counts[name].values())
         w2 = [run.w2_left for run in results[name]]
         rows.append([
-            f"`{name}`", f"{rates[name]:g}", mean_interval(values).text(), f"{min(values):,} … {max(values):,}",
+            f"`{name}`", f"{rates[name]:g}", mean_interval(values, between=(0, options.steps)).text(), f"{min(values):,} … {max(values):,}",
             mean_interval(w2).text(2) if is_distributional(name) else "", f"{taken[name]:.0f}" if name in taken else "",
         ])  # fmt: skip
     verdicts = [[k, v.text(), judged(v)] for k, v in differences.items()]

@@ -54,7 +54,9 @@ def analyse(results: Results, options: Options) -> str:
         [
             reading,
             *[
-                mean_interval([*counts(results, reading, a).values()]).text() if a in agents else "as default"
+                mean_interval([*counts(results, reading, a).values()], between=(0, options.steps)).text()
+                if a in agents
+                else "as default"
                 for a in AGENTS
             ],
         ]
@@ -77,12 +79,14 @@ def analyse(results: Results, options: Options) -> str:
     for name in CONTROLS:
         values = {o.seed: o.count for o in results[f"control: {name} | qrdqn"]}
         against = difference_interval(counts(results, "default", "pqr"), values)
-        control_rows.append([name, mean_interval([*values.values()]).text(), against.text()])
+        control_rows.append(
+            [name, mean_interval([*values.values()], between=(0, options.steps)).text(), against.text()]
+        )
     control_rows.insert(
         0,
         [
             "the paper's: to 0.01 over 2.5k",
-            mean_interval([*counts(results, "default", "qrdqn").values()]).text(),
+            mean_interval([*counts(results, "default", "qrdqn").values()], between=(0, options.steps)).text(),
             difference_interval(counts(results, "default", "pqr"), counts(results, "default", "qrdqn")).text(),
         ],
     )

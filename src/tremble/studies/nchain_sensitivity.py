@@ -52,7 +52,12 @@ def draw(results: Results, options: Options) -> None:
         values = present(results, f"{agent} scale={{:g}}", SCALES)
         labels = [f"{agent} scale={v:g}" for v in values]
         line(axes[2], values, [mean_interval(w2(results, label)) for label in labels], agent)
-        line(axes[3], values, [mean_interval([o.count for o in results[label]]) for label in labels], agent)
+        line(
+            axes[3],
+            values,
+            [mean_interval([o.count for o in results[label]], between=(0, options.steps)) for label in labels],
+            agent,
+        )
     titles = ("c or Δ₀", "β of PQR", "reward scale", "reward scale")
     for axis, title in zip(axes, titles, strict=True):
         axis.set(xscale="log", xlabel=title, ylim=(0, None))
@@ -99,7 +104,13 @@ def analyse(results: Results, options: Options) -> str:
     for agent in AGENTS:
         cells = [f"{agent} scale={v:g}" for v in scales]
         scale_rows.append([figures.NAMES[agent], "W2 / scale", *[mean_interval(w2(results, c)).text(2) for c in cells]])
-        scale_rows.append(["", "count", *[mean_interval([o.count for o in results[c]]).text() for c in cells]])
+        scale_rows.append(
+            [
+                "",
+                "count",
+                *[mean_interval([o.count for o in results[c]], between=(0, options.steps)).text() for c in cells],
+            ]
+        )
     return f"""# Sensitivity to the size of exploration and to the scale of rewards
 
 2-Wasserstein distance between the learned return of (s2, left) after {options.steps:,} steps and N(8.1, 0.081²);

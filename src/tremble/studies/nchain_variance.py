@@ -83,7 +83,7 @@ def analyse(results: Results, options: Options) -> str:
     table = []
     for agent in AGENTS:
         paper_cells = [f"{PAPER_COUNTS[agent][PAIRS.index(pair)]:,}" for pair in pairs]
-        our_cells = [mean_interval(counts(results, agent, pair)).text() for pair in pairs]
+        our_cells = [mean_interval(counts(results, agent, pair), between=(0, options.steps)).text() for pair in pairs]
         table += [[figures.NAMES[agent], "paper", *paper_cells], ["", "ours", *our_cells]]
     trends = []
     for agent in AGENTS:
