@@ -63,7 +63,7 @@ def test_cells_follow_the_protocol(tmp_path):
     assert [cell.label for cell in cells] == ["Pong | pqr", "MsPacman | pqr"]
     spec = cells[0].spec(3, 7)
     assert spec.steps == 2_500_000 and spec.protocol == "dopamine" and spec.env == "atari/Pong" and spec.seed == 3
-    assert spec.evaluate_every == 250_000 and spec.evaluate_episodes == 10
+    assert spec.evaluate_every == 250_000 and spec.evaluate_steps == 125_000
     agent = spec.build_agent()
     assert agent.start_steps == 20_000 and agent.target_update_interval == 8_000 and agent.memory_size == 1_000_000
 
@@ -98,7 +98,7 @@ def test_length_by_frames_or_by_steps(tmp_path):
         ("protocol=paper,dopamine", "one protocol"),
         ("frame=1", "did you mean 'frames'"),
         ("frames=many", "frames must be a whole number"),
-        ("episodes=0", "at least one game"),
+        ("episodes=-1", "at least 0"),
     ],
 )
 def test_choices_that_do_not_exist(setting, message, tmp_path):

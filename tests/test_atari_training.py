@@ -26,7 +26,7 @@ from tremble.replay import FrameReplay, HostReplay, frame_store
 from tremble.settings import SettingsError
 from tremble.training import checkpoint
 from tremble.training.host import HostLoop
-from tremble.training.run import evaluation_epsilon, evaluation_maker
+from tremble.training.run import evaluation_maker, evaluation_settings
 from tremble.training.spec import RunSpec
 
 SMALL = {"layers": [[4, 8, 8], [4, 4, 4]], "widths": [8], "n_quantiles": 8, "batch_size": 8, "start_steps": 100}
@@ -154,8 +154,10 @@ def test_evaluation_follows_the_protocol(whole):
     run, _, _ = whole
     spec = RunSpec("pqr", "atari/Breakout", 100, env_options={"protocol": "dqn_zoo"})
     env = evaluation_maker(spec, spec.env)()
-    assert env.unwrapped.training is False and evaluation_epsilon(spec) == 0.001
-    assert evaluation_epsilon(RunSpec("pqr", "CartPole-v1", 100)) == 0.0
+    assert env.unwrapped.training is False and evaluation_settings(spec)["epsilon"] == 0.001
+    assert evaluation_settings(RunSpec("pqr", "CartPole-v1", 100))["epsilon"] == 0.0
+    zoo = RunSpec("pqr", "atari/Pong", 100, env_options={"protocol": "dqn_zoo"})
+    assert evaluation_settings(zoo)["ends"] == "cut" and evaluation_settings(spec)["ends"] == "whole_episode"
     assert len(run.evaluations[0]["returns"]) == 2 and min(run.evaluations[0]["returns"]) >= 0
 
 

@@ -267,6 +267,29 @@ def test_evaluation_is_a_function_of_its_seed_and_not_of_how_many_run_at_once(ba
     assert go(seed=1, epsilon=1.0).mean != a.mean
 
 
+@pytest.mark.parametrize("ends", ["whole_episode", "cut"])
+def test_evaluation_by_steps_is_what_one_environment_would_play(base, ends):
+    """Against episodes played one after the other, whatever runs side by side; budgets before, at and after an end."""
+    agent = base[0].agent
+
+    def go(**options):
+        return tremble.evaluate(agent, lambda: gymnasium.make("CartPole-v1"), seed=1, ends=ends, **options)
+
+    every = go(episodes=9)
+    third = int(every.lengths[:3].sum())
+    for steps, at_once in ((third - 1, 4), (third, 1), (third + 1, 10), (int(every.lengths[0]) - 2, 3)):
+        played, alone = [], 0  # what one environment does, in the words of the definition
+        for total, length in zip(every.returns, every.lengths, strict=True):
+            if alone >= steps:
+                break
+            if alone + length <= steps or ends == "whole_episode":
+                played.append(total)
+            elif not played:
+                played.append(steps)  # the unfinished one, because no other is finished: one point a step
+            alone += length
+        np.testing.assert_array_equal(go(steps=steps, at_once=at_once).returns, played)
+
+
 def test_calibration_of_a_true_prediction():
     from tremble.training.evaluation import Evaluation
 

@@ -30,6 +30,8 @@ class Evaluate:
     """The directory of a run."""
     episodes: int = 100
     """How many."""
+    steps: int = 0
+    """In place of a number of episodes: as many as fit into so many steps (on Atari the protocol says how it ends)."""
     seed: int = 0
     """Seed of the evaluation."""
     criterion: str = "mean"
@@ -50,26 +52,26 @@ class Evaluate:
         from tremble.settings import parse_assignments
         from tremble.training.checkpoint import write_text
         from tremble.training.evaluation import evaluate
-        from tremble.training.run import evaluation_epsilon, evaluation_maker
+        from tremble.training.run import evaluation_maker, evaluation_settings
         from tremble.training.trained import load
 
         agent = load(self.run_directory, trust_code=True)  # its environment is about to be run anyway
         assert agent.spec is not None
         spec = dataclasses.replace(agent.spec, env_options=agent.spec.env_options | parse_assignments(self.env_set))
-        epsilon = evaluation_epsilon(spec) if self.epsilon is None else self.epsilon
+        how = evaluation_settings(spec) | {"episodes": self.episodes, "steps": self.steps}
+        epsilon = how["epsilon"] = how["epsilon"] if self.epsilon is None else self.epsilon
         settings = parse_assignments(self.set)
         with Progress(console=console, transient=True) as progress:
-            bar = progress.add_task("episodes", total=self.episodes)
+            bar = progress.add_task("episodes", total=None if self.steps else self.episodes)
             result = evaluate(
-                agent, evaluation_maker(spec, spec.env), episodes=self.episodes, seed=self.seed,
-                criterion=self.criterion, epsilon=epsilon,
-                on_episode=lambda done: progress.update(bar, completed=done), **settings,
+                agent, evaluation_maker(spec, spec.env), seed=self.seed, criterion=self.criterion,
+                on_episode=lambda done: progress.update(bar, completed=done), **how, **settings,
             )  # fmt: skip
         interval = mean_interval(list(result.returns))
         console.print(
             f"return {result.mean:.2f}  95 % [{interval.low:.2f}, {interval.high:.2f}]  "
             f"median {np.median(result.returns):.2f}  min {result.returns.min():.2f}  max {result.returns.max():.2f}  "
-            f"over {self.episodes} episodes of {spec.env}"
+            f"over {len(result.returns)} episodes of {spec.env}"
         )
         calibration = result.calibration()
         title = "Is it calibrated? Share of episodes at or below the predicted quantile"
@@ -87,7 +89,7 @@ class Evaluate:
             )
         acted_by = "-".join([self.criterion, *self.set]).replace("/", "-").replace(":", "-")
         out = self.run_directory / f"evaluation-{acted_by}-e{epsilon:g}-s{self.seed}.json"
-        row = {"episodes": self.episodes, "seed": self.seed, "criterion": self.criterion, "epsilon": epsilon}
+        row = {"episodes": len(result.returns), "seed": self.seed, "criterion": self.criterion, "epsilon": epsilon}
         row |= {f"criterion.{name}": value for name, value in settings.items()}
         write_text(out, json.dumps(row | result.row(), indent=1) + "\n")
         console.print(f"written to [bold]{out}[/]")

@@ -53,6 +53,8 @@ class Train:
     """Steps between two evaluations (default: a tenth of the run; none for environments that train inside XLA)."""
     evaluate_episodes: int = 10
     """Episodes of each evaluation."""
+    evaluate_steps: int = 0
+    """Length of each evaluation in steps, in place of a number of episodes."""
     replay_file: Path | None = None
     """Keep the pictures of Atari's replay in this file instead of in memory."""
     track: UseAppendAction[tuple[Literal["tensorboard", "wandb", "mlflow"], ...]] = ()
@@ -84,7 +86,8 @@ class Train:
             return train(
                 self.agent, self.env, steps=self.steps, seed=self.seed, out=out, domain=self.domain,
                 env_options=options, n_envs=self.n_envs, parallel=self.parallel, replay_file=self.replay_file,
-                evaluate_every=every, evaluate_episodes=self.evaluate_episodes, trackers=self.track,
+                evaluate_every=every, evaluate_episodes=self.evaluate_episodes, evaluate_steps=self.evaluate_steps,
+                trackers=self.track,
                 **how, **parse_assignments(self.set),
             )  # fmt: skip
 
@@ -155,7 +158,8 @@ def _show_run(go: Callable[[dict[str, Any]], Any], title: str, steps: int, out: 
         console.print(table)
         console.print(f"optimal actions: {run.optimal_count:,} of {run.spec.steps:,}")
     if run.evaluations:
-        title = f"Evaluations, {run.spec.evaluate_episodes} episodes each"
+        steps, episodes = run.spec.evaluate_steps, run.spec.evaluate_episodes
+        title = f"Evaluations, {f'{steps:,} steps' if steps else f'{episodes} episodes'} each"
         table = Table("step", "mean return", "min", "max", title=title)
         for row in run.evaluations:
             shown = (row["mean"], min(row["returns"]), max(row["returns"]))

@@ -27,7 +27,7 @@ def choices(games: Sequence[str], protocol: str, agents: Sequence[str], frames: 
         "protocol": protocol,
         "agents": tuple(agents),
         "frames": frames,
-        "episodes": 10,  # of an evaluation
+        "episodes": 0,  # of an evaluation; 0: the protocol's steps
         "memory_size": 0,  # 0: the protocol's
         "speed": "unknown",  # frames a second of one run, or "measure"
     }
@@ -43,7 +43,7 @@ class Plan:
     agents: list[str]
     steps: int
     episodes: int
-    """Games of an evaluation."""
+    """Games of an evaluation; 0: as many as the protocol's steps have room for."""
     memory_size: int
     """0: the protocol's."""
     quick: bool
@@ -85,8 +85,8 @@ def plan_of(study: Study, options: Options, games: Sequence[str] = ()) -> Plan:
     for agent in chosen["agents"]:
         if agent not in PRESETS:
             raise SettingsError(f"there is no agent {agent!r}; {nearest(agent, PRESETS)}")
-    if chosen["episodes"] < 1 or chosen["memory_size"] < 0:
-        raise SettingsError("an evaluation has at least one game, and memory_size is at least 0 (the protocol's)")
+    if chosen["episodes"] < 0 or chosen["memory_size"] < 0:
+        raise SettingsError("episodes and memory_size are at least 0, which stands for the protocol's own")
     played, agents = list(dict.fromkeys(roms)), list(dict.fromkeys(chosen["agents"]))
     steps = _steps(study, chosen, options, rules.frame_skip_max)
     if options.quick:
@@ -120,8 +120,8 @@ def cells_of(plan: Plan) -> list[Cell]:
     run = {
         "record_every": max(1000, plan.steps // 1000),
         "evaluate_every": plan.evaluate_every,
-        "evaluate_episodes": plan.episodes,
     }
+    run |= {"evaluate_episodes": plan.episodes} if plan.episodes else {"evaluate_steps": plan.protocol.evaluate_steps}
     return [
         Cell(
             label(game, agent), agent, agent_options(agent, plan), env_options, id_of(game), None,

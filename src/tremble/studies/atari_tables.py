@@ -151,9 +151,7 @@ def conditions(results: Results, plan: Plan, published_frames: int = PUBLISHED_F
     lines = [
         f"Protocol `{rules.name}`: {rules.about}. **Our runs are {millions(plan.frames)} frames ({plan.steps:,} steps of the agent) long**"
         + _beside(plan.frames, published_frames),
-        f"An evaluation every {plan.evaluate_every:,} steps plays {plan.episodes} whole games with ε = {rules.evaluate_epsilon:g} and counts points; "
-        f"the protocol's lasts {rules.evaluate_steps:,} steps instead, so that a best of ours is a maximum of noisier numbers. All evaluations of a seed begin "
-        "their games alike; *fresh games* are others. Training returns are points of whole games, exploration included.",
+        _evaluations(plan),
         f"{'–'.join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))} seed{'s' * (seeds[-1] > 1)} a cell from seed 0.",
     ]
     if plan.frames < rules.run_frames and not plan.quick:
@@ -171,6 +169,19 @@ def conditions(results: Results, plan: Plan, published_frames: int = PUBLISHED_F
     if absent := [label for label, runs in results.items() if not runs]:
         lines.append(f"**{len(absent)} of {len(results)} cells have no run yet**; repeat the command to go on.")
     return "\n\n".join(lines)
+
+
+def _evaluations(plan: Plan) -> str:
+    rules = plan.protocol
+    length = f"lasts {rules.evaluate_steps:,} steps, as the protocol's,"
+    noisier = ""
+    if plan.episodes:
+        length = f"plays {plan.episodes} whole games"
+        noisier = f"; the protocol's lasts {rules.evaluate_steps:,} steps instead, so that a best of ours is a maximum of noisier numbers"
+    return (
+        f"An evaluation every {plan.evaluate_every:,} steps {length} with ε = {rules.evaluate_epsilon:g} and counts points{noisier}. All evaluations of a seed "
+        "begin their games alike; *fresh games* are others. Training returns are points of whole games, exploration included."
+    )
 
 
 def _beside(frames: int, published: int) -> str:

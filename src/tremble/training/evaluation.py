@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import gymnasium
 import jax
@@ -18,6 +18,7 @@ from tremble.envs.adaptor import LEARNED, MASK, NO_BOOTSTRAP, EnvironmentFaultEr
 from tremble.training.host import env_seed
 from tremble.training.trained import TrainedAgent
 
+Ends = Literal["whole_episode", "cut"]
 LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 
 
@@ -84,11 +85,27 @@ def sample_distance(a: np.ndarray, b: np.ndarray, p: int) -> float:
     return float((np.abs(quantiles[0] - quantiles[1]) ** p @ np.diff(levels, prepend=0.0)) ** (1 / p))
 
 
+@dataclass
+class _Episode:
+    """One episode, under way or over."""
+
+    number: int
+    total: float = 0.0
+    discounted: float = 0.0
+    length: int = 0
+    truncated: bool = False
+    learned: bool = True
+    """Whether what happens is still part of the return as training has it."""
+    predicted: np.ndarray | None = None
+
+
 def evaluate(
     agent: TrainedAgent,
     make_env: Callable[[], gymnasium.Env[Any, Any]],
     *,
     episodes: int = 100,
+    steps: int = 0,
+    ends: Ends = "whole_episode",
     seed: int = 0,
     criterion: str | Criterion = "mean",
     epsilon: float = 0.0,
@@ -99,63 +116,66 @@ def evaluate(
 ) -> Evaluation:
     """Run episodes and act by a criterion; further keyword arguments are its settings (``criterion="cvar", eta=0.1``).
 
+    With ``steps`` an evaluation is as long as one environment that plays episode after episode for so many steps,
+    whatever ``episodes`` says; ``ends`` says whether the episode under way then is played out, or left out unless it is
+    the only one.
+
     Episode k is seeded by (seed, k) alone, apart from all seeds of training, so the same seed means the same starts for
     every agent. ``at_once`` episodes run side by side to act in batches; it does not matter to the results which.
     An episode that has not ended after ``max_steps`` is cut, as by a time limit: a bad policy may never end it.
     """
-    n = min(at_once, episodes)
+    n = at_once if steps else min(at_once, episodes)
+    longest = min(max_steps, steps) if steps and ends == "cut" else max_steps
     envs = [make_env() for _ in range(n)]
     as_trained = criterion == "own"
     criterion = acting_criterion(agent.agent, criterion, **criterion_settings)
     gamma = float(agent.agent.gamma)
-    returns, discounted, lengths = np.zeros(episodes), np.zeros(episodes), np.zeros(episodes, np.int64)
-    truncations = np.zeros(episodes, bool)
-    learned = np.ones(episodes, bool)
-    """Whether what happens is still part of the return as training has it."""
-    predicted: list[np.ndarray | None] = [None] * episodes
-    number = np.arange(n)
-    """Which episode each environment is in; ``episodes`` and above means none."""
+    begun: list[_Episode] = []
+    playing: list[_Episode | None] = [None] * n
     obs = np.zeros((n, *agent.encoder.shape), agent.encoder.dtype)
     masks: list[Any] = [None] * n
     base = stream_key(seed, Stream.EVALUATE)
     keys_of = jax.jit(jax.vmap(lambda k, t: jax.random.fold_in(jax.random.fold_in(base, k), t)))
 
     def begin(i: int) -> None:
-        first, info = envs[i].reset(seed=env_seed(seed, Stream.EVALUATE, int(number[i])))
+        """The next episode, if there is to be one: with a budget, while fewer steps are made than it has."""
+        made = sum(episode.length for episode in begun)
+        if made >= steps if steps else len(begun) >= episodes:
+            playing[i] = None
+            return
+        playing[i] = next_one = _Episode(len(begun))
+        begun.append(next_one)
+        first, info = envs[i].reset(seed=env_seed(seed, Stream.EVALUATE, next_one.number))
         obs[i], masks[i] = agent.encoder(first), info.get(MASK)
 
     try:
         for i in range(n):
             begin(i)
-        waiting, finished = n, 0
-        while finished < episodes:
-            active = [i for i in range(n) if number[i] < episodes]
-            clipped = np.minimum(number, episodes - 1)
+        finished = 0
+        while any(playing):
             mask = None
             if any(m is not None for m in masks):
                 mask = np.stack([np.ones(agent.n_actions, bool) if m is None else np.asarray(m, bool) for m in masks])
-            keys = keys_of(clipped.astype(np.int32), lengths[clipped].astype(np.int32))
-            actions = np.asarray(agent.choose(criterion, epsilon, keys, obs, mask, as_trained))
-            starting = [i for i in active if lengths[number[i]] == 0]
-            if starting:
+            now = np.array([(e.number, e.length) if e else (0, 0) for e in playing], np.int32)
+            actions = np.asarray(agent.choose(criterion, epsilon, keys_of(*now.T), obs, mask, as_trained))
+            if any(e is not None and e.length == 0 for e in playing):
                 atoms = agent.atoms(obs)
-                for i in starting:
-                    predicted[number[i]] = atoms[i, actions[i]]
-            for i in active:
-                k = int(number[i])
+            for i, episode in enumerate(playing):
+                if episode is None:
+                    continue
+                if episode.length == 0:
+                    episode.predicted = atoms[i, actions[i]]
                 after, reward, terminated, truncated, info = envs[i].step(int(actions[i]) + agent.first_action)
-                returns[k] += float(reward)
-                discounted[k] += gamma ** int(lengths[k]) * float(info.get(LEARNED, reward)) * learned[k]
-                learned[k] &= not info.get(NO_BOOTSTRAP, False)
-                lengths[k] += 1
+                episode.total += float(reward)
+                episode.discounted += gamma**episode.length * float(info.get(LEARNED, reward)) * episode.learned
+                episode.learned &= not info.get(NO_BOOTSTRAP, False)
+                episode.length += 1
                 obs[i], masks[i] = agent.encoder(after), info.get(MASK)
-                if terminated or truncated or lengths[k] >= max_steps:
-                    truncations[k] = not terminated
+                if terminated or truncated or episode.length >= longest:
+                    episode.truncated = not terminated
                     finished += 1
                     on_episode(finished)
-                    number[i], waiting = waiting, waiting + 1
-                    if number[i] < episodes:
-                        begin(i)
+                    begin(i)
     except EnvironmentFaultError:
         raise
     except Exception as error:
@@ -165,7 +185,26 @@ def evaluate(
     finally:
         for env in envs:
             env.close()
-    return Evaluation(returns, discounted, lengths, truncations, np.stack([p for p in predicted if p is not None]))
+    counted = within(begun, steps, ends) if steps else begun
+    return Evaluation(
+        np.array([e.total for e in counted]),
+        np.array([e.discounted for e in counted]),
+        np.array([e.length for e in counted], np.int64),
+        np.array([e.truncated for e in counted]),
+        np.stack([e.predicted for e in counted if e.predicted is not None]),
+    )
+
+
+def within(begun: list[_Episode], steps: int, ends: Ends) -> list[_Episode]:
+    """Those of the episodes that one environment would have played in so many steps.
+
+    All of them have been begun: each was, while fewer steps had been made than the budget, and those before it alone
+    are no more than were made.
+    """
+    until = np.cumsum([episode.length for episode in begun])
+    before = until - [episode.length for episode in begun]
+    count = int((before < steps).sum() if ends == "whole_episode" else (until <= steps).sum())
+    return begun[: max(count, 1)]
 
 
 def acting_criterion(agent: Agent, criterion: str | Criterion, **settings: Any) -> Criterion:

@@ -103,6 +103,7 @@ def train(
     parallel: bool = False,
     evaluate_every: int = 0,
     evaluate_episodes: int = 10,
+    evaluate_steps: int = 0,
     checkpoint_every: int | None = None,
     replay_file: str | Path | None = None,
     chunk: int = DEFAULT_CHUNK,
@@ -127,7 +128,7 @@ def train(
     env_name = env if isinstance(env, str) else CUSTOM
     spec = RunSpec(
         name, env_name, steps, seed, domain, agent_options, env_options or {}, record_every, n_envs, parallel,
-        evaluate_every, evaluate_episodes,
+        evaluate_every, evaluate_episodes, evaluate_steps,
     )  # fmt: skip
     built = spec.build_agent() if isinstance(agent, str) else agent
     return drive(
@@ -241,9 +242,8 @@ def drive(
                     sink.write(loop.t, {k: v for k, v in rows[-1].items() if v is not None})
                 if passed(spec.evaluate_every):
                     result = evaluate(
-                        trained(), evaluation_maker(spec, env), episodes=spec.evaluate_episodes, seed=spec.seed,
-                        epsilon=evaluation_epsilon(spec),
-                    )  # fmt: skip
+                        trained(), evaluation_maker(spec, env), seed=spec.seed, **evaluation_settings(spec)
+                    )
                     evaluations.append({"step": loop.t, **result.row()})
                     files.append("evaluations", evaluations[-1])
                     sink.write(loop.t, {"evaluation/return": result.mean})
@@ -289,9 +289,18 @@ def evaluation_maker(spec: RunSpec, env: Any) -> Callable[[], gymnasium.Env[Any,
     return partial(make_single, env, spec.env_options | ({"training": False} if is_atari(spec.env) else {}))
 
 
-def evaluation_epsilon(spec: RunSpec) -> float:
-    """How often evaluation acts at random: never, but for Atari what its protocol says."""
-    return find_protocol(spec.protocol).evaluate_epsilon if spec.protocol else 0.0
+def evaluation_settings(spec: RunSpec) -> dict[str, Any]:
+    """How long evaluations are, how they end, and how often they act at random.
+
+    The last two are the protocol's on Atari; elsewhere episodes are played out, and nothing is random.
+    """
+    rules = find_protocol(spec.protocol) if spec.protocol else None
+    return {
+        "episodes": spec.evaluate_episodes,
+        "steps": spec.evaluate_steps,
+        "ends": "whole_episode" if rules is None else rules.evaluate_ends,
+        "epsilon": 0.0 if rules is None else rules.evaluate_epsilon,
+    }
 
 
 def _open(spec: RunSpec, env: Any) -> Environment:

@@ -56,6 +56,8 @@ class RunSpec:
     evaluate_every: int = 0
     """Steps between two evaluations; 0 makes none."""
     evaluate_episodes: int = 10
+    evaluate_steps: int = 0
+    """Length of an evaluation in steps, in place of a number of episodes; 0 counts episodes."""
 
     def __post_init__(self) -> None:
         """Refuse nonsense before anything is compiled."""
@@ -65,6 +67,7 @@ class RunSpec:
             "n_envs": 1,
             "evaluate_every": 0,
             "evaluate_episodes": 1,
+            "evaluate_steps": 0,
         }.items():
             if getattr(self, name) < least:
                 raise SettingsError(f"{name} must be at least {least}, got {getattr(self, name)}")
@@ -124,6 +127,8 @@ class RunSpec:
         if not self.compiled(agent):
             names = ("n_envs", "parallel", "evaluate_every", "evaluate_episodes")
             described |= {name: getattr(self, name) for name in names}
+            if self.evaluate_steps:
+                described["evaluate_steps"] = self.evaluate_steps
         return json.loads(json.dumps(described, default=_in_words))
 
     def as_json(self) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from tremble.envs import JAX_ENVS
 from tremble.training import checkpoint
 from tremble.training.chunks import Record, iterate
 from tremble.training.evaluation import evaluate
-from tremble.training.run import drive, evaluation_epsilon, evaluation_maker
+from tremble.training.run import drive, evaluation_maker, evaluation_settings
 from tremble.training.spec import RunSpec, jax_env
 
 FINAL_EPISODES = 100
@@ -64,9 +64,9 @@ def train_and_evaluate(spec: RunSpec, agent: Agent, out: Path, show: Callable[[i
         first = run.agent.distribution(np.asarray(world.observe(world.reset(stream_key(spec.seed, Stream.RESET)))))
         groups = {"log": run.log, "snapshots": {"atoms": np.asarray(first.equal_atoms())[None]}}
     else:
-        number = spec.evaluate_episodes if spec.protocol else FINAL_EPISODES
-        seed, epsilon = FINAL_SEED + spec.seed, evaluation_epsilon(spec)
-        final = evaluate(run.agent, evaluation_maker(spec, spec.env), episodes=number, seed=seed, epsilon=epsilon)
+        length = {} if spec.protocol else {"episodes": FINAL_EPISODES, "steps": 0}
+        settings = evaluation_settings(spec) | length
+        final = evaluate(run.agent, evaluation_maker(spec, spec.env), seed=FINAL_SEED + spec.seed, **settings)
         names = ("returns", "discounted", "lengths", "truncated", "predicted")
         groups = {"final": {name: getattr(final, name) for name in names}}
     checkpoint.save(out, groups, meta)
