@@ -21,6 +21,7 @@ import tremble
 from tremble.agent import Agent
 from tremble.core import Clock
 from tremble.envs.adaptor import open_environment
+from tremble.learn import RMSProp
 from tremble.networks import ConvSpec, initialise
 from tremble.replay import FrameReplay, HostReplay, frame_store
 from tremble.settings import SettingsError
@@ -155,9 +156,13 @@ def test_evaluation_follows_the_protocol(whole):
     spec = RunSpec("pqr", "atari/Breakout", 100, env_options={"protocol": "dqn_zoo"})
     env = evaluation_maker(spec, spec.env)()
     assert env.unwrapped.training is False and evaluation_settings(spec)["epsilon"] == 0.001
-    assert evaluation_settings(RunSpec("pqr", "CartPole-v1", 100))["epsilon"] == 0.0
+    assert "epsilon" not in evaluation_settings(RunSpec("pqr", "CartPole-v1", 100))
     zoo = RunSpec("pqr", "atari/Pong", 100, env_options={"protocol": "dqn_zoo"})
-    assert evaluation_settings(zoo)["ends"] == "cut" and evaluation_settings(spec)["ends"] == "whole_episode"
+    assert evaluation_settings(zoo)["ends"] == "cut" and evaluation_settings(spec)["ends"] == "cut"
+    paper = RunSpec("dqn", "atari/Pong", 100)
+    assert evaluation_settings(paper) == {"episodes": 10, "steps": 0, "ends": "whole_episode", "epsilon": 0.001}
+    old = RunSpec("dqn", "atari/Pong", 100, env_options={"protocol": "dqn_zoo"})
+    assert evaluation_settings(old)["epsilon"] == 0.05, "DQN's own"
     assert len(run.evaluations[0]["returns"]) == 2 and min(run.evaluations[0]["returns"]) >= 0
 
 
@@ -167,6 +172,9 @@ def test_a_protocol_brings_its_settings():
     assert zoo.chooser.epsilon_origin == "learning_start" and zoo.chooser.epsilon_decay_steps == 1_000_000
     clock = Clock(*[np.int32(50_000 + 500_000)] * 4, start_transitions=50_000)
     np.testing.assert_allclose(zoo.chooser.epsilon(clock), (1.0 + 0.01) / 2, rtol=1e-5)
+    dqn = tremble.make("dqn", "atari", protocol="dqn_zoo")
+    assert dqn.optimiser == RMSProp(2.5e-4, 0.95, 0.01 / 32**2, centred=True) and dqn.chooser.epsilon_end == 0.1
+    assert tremble.make("dqn", "atari", protocol="dqn_zoo", learning_rate=1e-3).optimiser.learning_rate == 1e-3
     rainbow = tremble.make("rainbow", "atari", protocol="dqn_zoo")
     assert (rainbow.replay.n_step, rainbow.replay.priority_exponent, rainbow.start_steps) == (3, 0.5, 20_000)
     assert tremble.make("c51", "atari", protocol="paper").optimiser.learning_rate == 2.5e-4, (

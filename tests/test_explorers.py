@@ -457,6 +457,15 @@ def test_rmsprop_step_by_step():
         v = 0.9 * v + 0.1 * g**2
         x = x - 0.1 * g / (np.sqrt(v) + 1e-2)
         np.testing.assert_allclose(params["x"], x, rtol=1e-5)
+    centred = RMSProp(0.1, 0.9, 1e-2, centred=True).transform()
+    params = {"x": jnp.array([1.0, -2.0])}
+    state, x, v, m = centred.init(params), np.array([1.0, -2.0]), np.zeros(2), np.zeros(2)
+    for gradient in (np.array([0.3, -0.4]), np.array([3.0, 4.0]), np.array([0.0, 1.0])):
+        updates, state = centred.update({"x": jnp.asarray(gradient, jnp.float32)}, state, params)
+        params = {"x": params["x"] + updates["x"]}
+        v, m = 0.9 * v + 0.1 * gradient**2, 0.9 * m + 0.1 * gradient
+        x = x - 0.1 * gradient / np.sqrt(v - m**2 + 1e-2)
+        np.testing.assert_allclose(params["x"], x, rtol=1e-5)
     falling = RMSProp(0.1, decay_updates=2).transform()
     state, sizes = falling.init(params), []
     for _ in range(3):

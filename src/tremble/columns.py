@@ -10,6 +10,7 @@ from tremble.core import TimeOrigin
 from tremble.envs.atari_games import is_atari
 from tremble.envs.protocols import AtariProtocol
 from tremble.envs.published_agents import PublishedAgent, published_agents
+from tremble.learn import RMSProp
 from tremble.networks import MINATAR, ConvSpec
 
 
@@ -267,7 +268,7 @@ def under(column: Column, protocol: AtariProtocol) -> Column:
 
 
 def _as_published(agent: PublishedAgent) -> dict[str, Any]:
-    """Settings by our names. Where the original has another optimiser than Adam, ours keeps Adam's epsilon."""
+    """Settings by our names; ``optimiser`` is one in place of the preset's."""
     settings: dict[str, Any] = {
         "learning_rate": agent.learning_rate,
         "start_steps": agent.replay_start_steps,
@@ -278,6 +279,8 @@ def _as_published(agent: PublishedAgent) -> dict[str, Any]:
     }
     if agent.optimiser == "adam":
         settings["adam_epsilon"] = agent.optimiser_epsilon
+    else:
+        settings["optimiser"] = RMSProp(agent.learning_rate, 0.95, agent.optimiser_epsilon, centred=True)
     if agent.epsilon_end is not None:
         settings["epsilon_end"] = agent.epsilon_end
     return settings

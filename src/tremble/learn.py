@@ -46,12 +46,15 @@ class Adam(eqx.Module):
 
 
 class RMSProp(eqx.Module):
-    """RMSProp as PyTorch has it: the gradient over sqrt(mean square) + epsilon, without momentum or centring."""
+    """RMSProp without momentum: the gradient over sqrt(mean square) + epsilon, as PyTorch has it; or centred."""
 
     learning_rate: Scalar = 1e-4
     rms_decay: Scalar = 0.99
-    """Of the running mean of squares."""
+    """Of the running means."""
     rms_epsilon: Scalar = 1e-5
+    centred: bool = eqx.field(static=True, default=False)
+    """Divide by a standard deviation instead, sqrt(mean square - squared mean + epsilon): the optimiser of the DQN of
+    2015."""
     max_grad_norm: float | None = eqx.field(static=True, default=None)
     """Clip the gradient's global norm to this; None does not."""
     decay_updates: int = eqx.field(static=True, default=0)
@@ -62,7 +65,9 @@ class RMSProp(eqx.Module):
         rate = self.learning_rate
         if self.decay_updates:
             rate = optax.linear_schedule(self.learning_rate, 0.0, self.decay_updates)
-        rmsprop = optax.rmsprop(rate, decay=self.rms_decay, eps=self.rms_epsilon, eps_in_sqrt=False)
+        rmsprop = optax.rmsprop(
+            rate, decay=self.rms_decay, eps=self.rms_epsilon, centered=self.centred, eps_in_sqrt=self.centred
+        )
         if self.max_grad_norm is None:
             return rmsprop
         return optax.chain(optax.clip_by_global_norm(self.max_grad_norm), rmsprop)

@@ -254,7 +254,11 @@ def make(name: str, domain: str = "nchain", protocol: str | None = None, **chang
         column = dataclasses.replace(column, n_quantiles=int(changes.pop("n_quantiles")))
     if "batch_size" in changes:
         column = dataclasses.replace(column, batch_size=int(changes["batch_size"]))
-    agent = override(PRESETS[name][1](column), column.published.get(name, {}))
+    agent, published = PRESETS[name][1](column), dict(column.published.get(name, {}))
+    if optimiser := published.pop("optimiser", None):
+        agent = dataclasses.replace(agent, optimiser=optimiser)
+        published.pop("adam_epsilon", None)
+    agent = override(agent, published)
     if "representation" in changes:
         agent = dataclasses.replace(agent, representation=make_representation(changes.pop("representation")))
     if "criterion" in changes:

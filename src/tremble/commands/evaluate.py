@@ -59,7 +59,7 @@ class Evaluate:
         assert agent.spec is not None
         spec = dataclasses.replace(agent.spec, env_options=agent.spec.env_options | parse_assignments(self.env_set))
         how = evaluation_settings(spec) | {"episodes": self.episodes, "steps": self.steps}
-        epsilon = how["epsilon"] = how["epsilon"] if self.epsilon is None else self.epsilon
+        epsilon = how["epsilon"] = how.get("epsilon", 0.0) if self.epsilon is None else self.epsilon
         settings = parse_assignments(self.set)
         with Progress(console=console, transient=True) as progress:
             bar = progress.add_task("episodes", total=None if self.steps else self.episodes)

@@ -25,6 +25,7 @@ from tremble.envs.adaptor import Environment, Serial, make_single, name_of, open
 from tremble.envs.atari_games import is_atari
 from tremble.envs.jax_gym import JaxGymEnv
 from tremble.envs.protocols import find_protocol
+from tremble.envs.published_agents import published_agents
 from tremble.replay import readable
 from tremble.settings import SettingsError, nearest
 from tremble.training.checkpoint import CheckpointError, Contents
@@ -292,15 +293,15 @@ def evaluation_maker(spec: RunSpec, env: Any) -> Callable[[], gymnasium.Env[Any,
 def evaluation_settings(spec: RunSpec) -> dict[str, Any]:
     """How long evaluations are, how they end, and how often they act at random.
 
-    The last two are the protocol's on Atari; elsewhere episodes are played out, and nothing is random.
+    Episodes are played out, and nothing is random; but on Atari both are as the protocol says, or as the agent was
+    published under it.
     """
-    rules = find_protocol(spec.protocol) if spec.protocol else None
-    return {
-        "episodes": spec.evaluate_episodes,
-        "steps": spec.evaluate_steps,
-        "ends": "whole_episode" if rules is None else rules.evaluate_ends,
-        "epsilon": 0.0 if rules is None else rules.evaluate_epsilon,
-    }
+    length = {"episodes": spec.evaluate_episodes, "steps": spec.evaluate_steps}
+    if spec.protocol is None:
+        return length
+    rules = find_protocol(spec.protocol)
+    own = {agent.agent: agent.evaluate_epsilon for agent in published_agents(rules.name)}
+    return length | {"ends": rules.evaluate_ends, "epsilon": own.get(spec.agent, rules.evaluate_epsilon)}
 
 
 def _open(spec: RunSpec, env: Any) -> Environment:

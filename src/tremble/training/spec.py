@@ -25,6 +25,7 @@ ADDED_LATER: dict[str, Any] = {
     "noisy": False,
     "representation.monotone": False,
     "optimiser.decay_updates": 0,
+    "optimiser.centred": False,
     "updates_per_round": 1,
     "replay.n_step": 1,
     "replay.prioritised": False,
