@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from collections import deque
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -237,3 +240,33 @@ def test_pictures_in_a_file_are_the_same(tmp_path):
     for number, arguments in enumerate(lives(0, 2, 150, "zeros_after", 4, 0.1)):
         both.step(number, arguments, rng)
     assert (tmp_path / "frames").stat().st_size > 30 * SHAPE[0] * SHAPE[1]
+
+
+@pytest.mark.long
+def test_a_million_transitions_take_what_the_bill_says():
+    """Resident memory of the process, filled for real; pages that nobody wrote to would not count."""
+    if not hasattr(os, "sysconf") or os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") < 9 * 2**30:
+        pytest.skip("needs 9 GiB of free memory")
+    capacity, rng = 1_000_000, np.random.default_rng(0)
+    obs = np.zeros((84, 84, 4), np.uint8)
+    zero = jnp.zeros(())
+    atari = jax.tree.map(np.asarray, Transition(obs, jnp.zeros((), jnp.int32), zero, zero, obs))
+    promised = frame_bill(capacity, atari, ReplaySpec(), 1)
+    scenery = rng.integers(1, 256, (997, 84, 84)).astype(np.uint8)
+
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    before = resident()
+    replay, steps = FrameReplay(capacity, atari, ReplaySpec()), Accumulator(1, 0.99, 1)
+    pictures = deque([scenery[0]] * 4, 4)
+    for t in range(1, capacity + 5_000):  # past the end, so that old pictures make room
+        seen = np.stack(pictures, -1)
+        over = t % 900 == 0
+        pictures.append(scenery[t % 997])
+        ids = replay.keep(0, seen, np.stack(pictures, -1))
+        for item in steps.add(0, ids[0], 0, 0.0, over, False, ids[1]):
+            replay.insert(item)
+        if over:
+            pictures.extend([scenery[t % 991]] * 4)
+    assert 0.95 * promised < resident() - before < 1.1 * promised, (resident() - before, promised)
