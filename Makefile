@@ -47,6 +47,9 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 demo: install ## a first look: train, compare and draw, into runs/demo
 	@$(BIN)/tremble demo --out runs/demo
 
+# Compiling is most of what these tests do, and programs that are not optimised compile in half the time. The slower
+# tests, which train, run what users run.
+test: export XLA_FLAGS = --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true
 test: export JAX_PLATFORMS = cpu
 test: lint ## lint, types, import contract and the tests that take moments
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not long and not grid" --durations 10 --durations-min 4

@@ -1,8 +1,8 @@
-"""Every point of the agents' grid, and every preset, trained by the library's own loops: ``python -m tests.grid``.
+"""Every point of the agents' grid, and every preset: ``python -m tests.grid``.
 
-Each run learns `fork.Fork` with at least 200 updates and is judged by `fork.Findings`. Results go to a CSV as they
-come; what is there is not run again, so an interrupted grid goes on. A table by representation and criterion is written
-at the end.
+Points learn as in `grid_learning`, presets by the library's own loops; all of them with at least 200 updates, judged by
+`fork.Findings`. Results go to a CSV as they come; what is there is not run again, so an interrupted grid goes on. A
+table by representation and criterion is written at the end.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import sys
 import time
 from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import Any
 
 # Compiling is most of what is done here, and unoptimised programs compile twice as fast. Set before JAX is imported.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
@@ -24,78 +23,24 @@ sys.path.insert(0, str(Path(__file__).parent))
 import jax
 import jax.numpy as jnp
 import numpy as np
-from fork import GAMMA, STATES, Findings, Fork, Memory, clear_choice, findings
-from grid_axes import AXES, Point, all_points, name_of
+from fork import STATES, Findings, Fork, Memory, clear_choice, findings
+from grid_axes import AXES, PROGRAM, Point, all_points, name_of
+from grid_learning import FAINT, START, STEPS, TINY, distributional, fitting, judge, keep_noise_apart, small
 
 from tremble.agent import Agent
-from tremble.core import Clock, Representation, Transition
-from tremble.criteria import make_criterion
+from tremble.core import Clock, Transition
 from tremble.envs import JaxGymEnv
 from tremble.envs.adaptor import open_environment
 from tremble.learn import LearnerState, learn, predict_each
-from tremble.networks import noisy
 from tremble.presets import PRESETS, make
 from tremble.report import tables
-from tremble.representations import make_representation
-from tremble.settings import describe, override
+from tremble.settings import override
 from tremble.training.chunks import CompiledLoop
 from tremble.training.host import HostLoop
 
-STEPS, START = 1_200, 400
 CLOCK = Clock(STEPS, STEPS - START, STEPS // 2, STEPS, START)
 ITEMS = ("obs_tm1", "action_tm1", "reward_t", "discount_t", "obs_t")
 OUT = Path(__file__).parents[1] / "docs" / "results" / "grid"
-TINY = {
-    "batch_size": 32, "gamma": GAMMA, "learning_rate": 0.02, "adam_epsilon": 1e-8, "decay_updates": STEPS - START,
-    "start_steps": START, "target_update_interval": 20, "memory_size": STEPS, "update_interval": 1,
-    "epsilon_start": 0.6, "epsilon_end": 0.6, "priority_exponent": 0.3, "importance_start": 1.0,
-}  # fmt: skip
-"""Two thirds of the actions at random, so that both are known. Importance weights undo what priorities do; they are
-divided by the largest of the batch, which leaves a bias that grows with the spread of priorities: so, a mild one."""
-SMALL = {
-    "n_quantiles": 16, "n_particles": 16, "n_fractions": 16, "n_atoms": 21, "n_online": 16, "n_target": 16,
-    "n_choose": 16, "n_cosines": 32, "n_hidden": 32, "v_min": -1.0, "v_max": 3.0, "kappa": 0.05,
-}  # fmt: skip
-"""Sizes of representations. A small kappa: with 1 the loss itself pulls the quantiles of {0, 2} towards the middle."""
-FAINT = {"n_bins": 16, "delta_0": 10.0, "c": 0.1}
-"""Exploration by a criterion, faded long before the end."""
-
-
-def keep_noise_apart() -> None:
-    """Unoptimised programs would draw the noise of a noisy layer anew for every product it is a factor of."""
-    draw = noisy._factor
-    noisy._factor = lambda key, n: jax.lax.optimization_barrier(draw(key, n))  # type: ignore[assignment]
-
-
-def fitting(module: Any, wanted: dict[str, Any]) -> Any:
-    """The module with those of the settings that it has."""
-    known = {path.rsplit(".", 1)[-1] for path in describe(module)}
-    return override(module, {name: value for name, value in wanted.items() if name in known})
-
-
-def small(representation: Representation) -> Any:
-    """A few atoms. Without a distribution there is no quantile to keep apart, and the loss is the squared error."""
-    made = fitting(representation, SMALL)
-    return override(made, {"kappa": 10.0}) if type(made).__name__ == "Expected" else made
-
-
-def distributional(agent: Agent) -> bool:
-    """Whether there is more than a mean to be right about."""
-    return type(agent.representation).__name__ != "Expected"
-
-
-def agent_of(point: Point, **changes: Any) -> Agent:
-    """The agent at a point of the grid; observations are unit vectors, so that most heads need no layers below."""
-    base, *monotone = point["representation"].split()
-    representation = small(make_representation(base))
-    if monotone:
-        representation = override(representation, {"monotone": True})
-    wanted = {name: point[name] for name in AXES if name not in ("representation", "criterion")}
-    widths = (32,) if "n_cosines" in describe(representation) else ()
-    return make(
-        "qrdqn", "nchain", representation=representation, widths=widths,
-        criterion=fitting(make_criterion(point["criterion"]), FAINT), **wanted, **TINY | changes,
-    )  # fmt: skip
 
 
 def preset_of(name: str) -> Agent:
@@ -149,33 +94,60 @@ AXIS_NAMES = ("preset", *AXES)
 COLUMNS = (*AXIS_NAMES, *(field.name for field in fields(Findings)), "faults", "seconds")
 
 
-def everything() -> list[dict[str, str]]:
+Row = dict[str, str]
+
+
+def everything() -> list[Row]:
     """What is to be run, as text: every preset by its name, then every point."""
     named = [{"preset": name} for name in PRESETS]
     return [{axis: str(job.get(axis, "")) for axis in AXIS_NAMES} for job in named + all_points()]
 
 
-def as_point(job: dict[str, str]) -> Point:
+def as_point(row: Row) -> Point:
     """The values behind the words."""
-    return {axis: next(v for v in AXES[axis] if str(v) == job[axis]) for axis in AXES}
+    return {axis: next(v for v in AXES[axis] if str(v) == row[axis]) for axis in AXES}
 
 
-def run(job: dict[str, str], seed: int = 0) -> dict[str, str]:
-    """A row of the results; an error is a fault, not the end."""
-    begin = time.process_time()
-    row = dict(job)
+def as_row(job: Row, found: Findings, faults: list[str], seconds: float) -> Row:
+    """A row of the results."""
+    return (
+        job | {k: str(v) for k, v in asdict(found).items()} | {"faults": "; ".join(faults), "seconds": f"{seconds:.1f}"}
+    )
+
+
+def run_preset(name: str) -> Row:
+    """A preset, by the loop that `tremble.train` would take."""
+    begin, agent = time.process_time(), preset_of(name)
+    found = measure(agent)
+    seconds = time.process_time() - begin
+    return as_row(dict.fromkeys(AXIS_NAMES, "") | {"preset": name}, found, found.faults(distributional(agent)), seconds)
+
+
+def run(jobs: list[Row]) -> list[Row]:
+    """The results of a preset, or of points that share a program; an error is a fault, not the end."""
+    rows: list[Row] = []
     try:
-        agent = preset_of(job["preset"]) if job["preset"] else agent_of(as_point(job))
-        found = measure(agent, seed)
-        row |= {name: str(value) for name, value in asdict(found).items()}
-        row["faults"] = "; ".join(found.faults(distributional(agent)))
+        if jobs[0]["preset"]:
+            return [run_preset(jobs[0]["preset"])]
+        for job, result in zip(jobs, judge([as_point(job) for job in jobs]), strict=True):
+            rows.append(as_row(job, result.findings, result.faults, result.seconds))
     except Exception as error:
-        row["faults"] = f"{type(error).__name__}: {error}".splitlines()[0]
-    jax.clear_caches()
-    return row | {"seconds": f"{time.process_time() - begin:.1f}"}
+        fault = {"faults": f"{type(error).__name__}: {error}".splitlines()[0], "seconds": "0"}
+        rows += [job | fault for job in jobs[len(rows) :]]
+    finally:
+        jax.clear_caches()
+    return rows
 
 
-def read(path: Path) -> list[dict[str, str]]:
+def together(rows: list[Row]) -> list[list[Row]]:
+    """Presets one by one, points by the program they share; the longest programs first."""
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row["preset"], *(row[axis] for axis in PROGRAM)), []).append(row)
+    return sorted(groups.values(), key=len, reverse=True)
+
+
+def read(path: Path) -> list[Row]:
     """The rows there are."""
     if not path.exists():
         return []
@@ -183,12 +155,12 @@ def read(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def key_of(row: dict[str, str]) -> tuple[str, ...]:
+def key_of(row: Row) -> tuple[str, ...]:
     """What tells rows apart."""
     return tuple(row[axis] for axis in AXIS_NAMES)
 
 
-def report(rows: list[dict[str, str]], wanted: int) -> str:
+def report(rows: list[Row], wanted: int) -> str:
     """How many learn, by representation and criterion, and every fault."""
     points = [row for row in rows if not row["preset"]]
 
@@ -223,8 +195,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m tests.grid",
         description="Train every combination of parts on a problem with exact answers. Interrupt at will: it goes on.",
-        epilog="About 800 runs of 3 to 12 seconds of one core each, nearly all of it compilation: "
-        "an hour on two quiet cores.",
+        epilog="About 800 runs, which share some sixty programs: half an hour on two quiet cores.",
     )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one per core)")
     parser.add_argument("--only", default="", help="only jobs in which this word occurs, e.g. 'implicit' or 'cvar'")
@@ -243,15 +214,21 @@ def main() -> None:
     # One thread each; and a process is replaced now and then, because compiled programs take memory.
     os.environ |= {"NPROC": "1", "OMP_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu"}
     context = multiprocessing.get_context("spawn")
-    pool = context.Pool(options.jobs, keep_noise_apart, maxtasksperchild=30)
+    pool = context.Pool(options.jobs, keep_noise_apart, maxtasksperchild=8)
     with pool, path.open("a", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n", restval="")
-        for number, row in enumerate(pool.imap_unordered(run, missing), 1):
-            writer.writerow(row)
+        for group in pool.imap_unordered(run, together(missing)):
+            writer.writerows(group)
             file.flush()
-            rows.append(row)
-            name = row["preset"] or name_of(as_point(row))
-            print(f"{number}/{len(missing)}  {row['seconds']} s  {name}: {row['faults'] or 'learns'}", flush=True)
+            rows += group
+            seconds = sum(float(row["seconds"]) for row in group)
+            what = group[0]["preset"] or name_of({axis: as_point(group[0])[axis] for axis in PROGRAM})
+            bad = [row for row in group if row["faults"]]
+            print(
+                f"{len(rows)}/{len(jobs)}  {seconds:.0f} s  {what}: {len(group) - len(bad)} of {len(group)}", flush=True
+            )
+            for row in bad:
+                print(f"    {row['preset'] or name_of(as_point(row))}: {row['faults']}", flush=True)
     (options.out / "README.md").write_text(report(rows, len(everything())), encoding="utf-8")
     faulty = sum(bool(row["faults"]) for row in rows)
     print(f"{len(rows) - faulty} learn, {faulty} do not; {options.out / 'README.md'}")
