@@ -57,7 +57,7 @@ def test_a_run_directory_holds_what_it_says(base):
     names = {p.name for p in directory.iterdir()}
     assert names == {
         "config.json", "metrics.jsonl", "episodes.jsonl", "evaluations.jsonl", "weights.safetensors", "checkpoints",
-        "timing.jsonl",
+        "timing.jsonl", "best.safetensors",
     }  # fmt: skip
     assert [p.name for p in sorted((directory / "checkpoints").iterdir())] == [
         "step-0000000300.safetensors",
@@ -250,6 +250,18 @@ def test_loading_and_predicting(base):
         loaded.distribution(np.zeros(5))
     with pytest.raises(CheckpointError, match="no weights"):
         tremble.load(directory / "nothing")
+
+
+def test_the_weights_of_the_best_evaluation_are_kept(base):
+    """They make that evaluation again, number by number; of two equals the later ones."""
+    run, directory = base
+    means = [row["mean"] for row in run.evaluations]
+    best = max(i for i, mean in enumerate(means) if mean == max(means))
+    loaded = tremble.load(directory, weights="best")
+    assert loaded.counts.transitions == run.best.counts.transitions == run.evaluations[best]["step"]
+    for agent in (loaded, run.best):
+        again = tremble.evaluate(agent, lambda: gymnasium.make("CartPole-v1"), episodes=3, seed=run.spec.seed)
+        assert list(again.returns) == run.evaluations[best]["returns"]
 
 
 def test_evaluation_is_a_function_of_its_seed_and_not_of_how_many_run_at_once(base):

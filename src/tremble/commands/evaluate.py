@@ -6,7 +6,7 @@ import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 from rich.table import Table
 from tyro.conf import Positional, UseAppendAction, arg
@@ -28,6 +28,8 @@ class Evaluate:
 
     run_directory: Positional[Path]
     """The directory of a run."""
+    weights: Literal["newest", "best"] = "newest"
+    """The newest, or those of the best evaluation during training."""
     episodes: int = 100
     """How many."""
     steps: int = 0
@@ -55,7 +57,8 @@ class Evaluate:
         from tremble.training.run import evaluation_maker, evaluation_settings
         from tremble.training.trained import load
 
-        agent = load(self.run_directory, trust_code=True)  # its environment is about to be run anyway
+        # Its environment is about to be run anyway, so its code is trusted.
+        agent = load(self.run_directory, weights=self.weights, trust_code=True)
         assert agent.spec is not None
         spec = dataclasses.replace(agent.spec, env_options=agent.spec.env_options | parse_assignments(self.env_set))
         how = evaluation_settings(spec) | {"episodes": self.episodes, "steps": self.steps}
@@ -88,8 +91,10 @@ class Evaluate:
                 "returns lack what would have followed, which the predictions include.[/]"
             )
         acted_by = "-".join([self.criterion, *self.set]).replace("/", "-").replace(":", "-")
-        out = self.run_directory / f"evaluation-{acted_by}-e{epsilon:g}-s{self.seed}.json"
-        row = {"episodes": len(result.returns), "seed": self.seed, "criterion": self.criterion, "epsilon": epsilon}
+        best = "best-" if self.weights == "best" else ""
+        out = self.run_directory / f"evaluation-{best}{acted_by}-e{epsilon:g}-s{self.seed}.json"
+        row: dict[str, Any] = {"weights": self.weights, "step": agent.counts.transitions}
+        row |= {"episodes": len(result.returns), "seed": self.seed, "criterion": self.criterion, "epsilon": epsilon}
         row |= {f"criterion.{name}": value for name, value in settings.items()}
         write_text(out, json.dumps(row | result.row(), indent=1) + "\n")
         console.print(f"written to [bold]{out}[/]")
@@ -104,6 +109,8 @@ class Record:
 
     run_directory: Positional[Path]
     """The directory of a run."""
+    weights: Literal["newest", "best"] = "newest"
+    """The newest, or those of the best evaluation during training."""
     out: Path | None = None
     """The film, .mp4 or .gif (default: episode-SEED.mp4 in the run's directory)."""
     seed: int = 0
@@ -131,7 +138,8 @@ class Record:
         from tremble.training.trained import load
         from tremble.viewer.video import play, write_video
 
-        agent = load(self.run_directory, trust_code=True)  # its environment is about to be run anyway
+        # Its environment is about to be run anyway, so its code is trusted.
+        agent = load(self.run_directory, weights=self.weights, trust_code=True)
         assert agent.spec is not None
         if self.actions and len(self.actions) != agent.n_actions:
             raise SettingsError(f"there are {agent.n_actions} actions, but {len(self.actions)} names")

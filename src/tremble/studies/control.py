@@ -23,6 +23,7 @@ class Task:
 
 
 TASKS = (Task("CartPole-v1", "control", 50_000, 475.0), Task("LunarLander-v3", "lunarlander_tuned", 100_000, 200.0))
+WEIGHTS = {"final": "newest", "best": "best"}
 NEEDED = 4
 """Seeds out of five that must solve a task."""
 
@@ -47,26 +48,32 @@ def analyse(results: Results, options: Options) -> str:
         for flight in flights:
             axis.plot(flight.steps, flight.means, color=colour, alpha=0.3, linewidth=0.9)
         axis.plot(flights[0].steps, np.stack([f.means for f in flights]).mean(0), color=colour, linewidth=2)
-        scores = [f.final.mean for f in flights]
-        reached = sum(score >= task.solved for score in scores)
-        rows.append([
-            task.env, f"`{task.domain}`", f"{task.steps:,}", ", ".join(f"{s:.1f}" for s in scores),
-            mean_interval(scores).text(), f"{task.solved:g}", f"{reached} of {len(scores)}",
-            "yes" if reached >= NEEDED else "no",
-        ])  # fmt: skip
+        for which in ("final", "best"):
+            scores = [getattr(f, which).mean for f in flights]
+            reached = sum(score >= task.solved for score in scores)
+            rows.append([
+                task.env, f"`{task.domain}`", f"{task.steps:,}", WEIGHTS[which], ", ".join(f"{s:.1f}" for s in scores),
+                mean_interval(scores).text(), f"{task.solved:g}", f"{reached} of {len(scores)}",
+                "yes" if reached >= NEEDED else "no",
+            ])  # fmt: skip
         axis.axhline(task.solved, color="#111111", linewidth=0.8, linestyle=":")
         axis.set(title=task.env, xlabel="steps", ylabel="mean return of 10 episodes")
         figures.thousands(axis.xaxis)
     figures.save(figure, options.out / "control")
     tables.write_csv(
         options.out / "control.csv",
-        ["cell", "seed", "mean_return_of_100_episodes"],
-        [[label, f.seed, f"{f.final.mean:.3f}"] for label in results for f in results[label]],
+        ["cell", "seed", "newest_mean_of_100_episodes", "best_mean_of_100_episodes", "step_of_best"],
+        [
+            [label, f.seed, f"{f.final.mean:.3f}", f"{f.best.mean:.3f}", f.best_step]
+            for label in results
+            for f in results[label]
+        ],
     )
     heads = [
         "environment",
         "column",
         "steps",
+        "weights",
         "mean return of 100 episodes, by seed",
         "mean [95 %]",
         "solved at",
@@ -75,8 +82,9 @@ def analyse(results: Results, options: Options) -> str:
     ]
     return f"""# Small control problems with the shipped settings
 
-PQR. Final evaluation: 100 episodes by the greedy policy of the mean, with seeds that training never saw. A task counts as solved if at least
-{NEEDED} of 5 seeds reach the threshold.
+PQR. Final evaluation: 100 episodes by the greedy policy of the mean, with seeds that neither training nor its evaluations saw. *Newest* are the weights at the
+end of training, *best* those of the best evaluation on the way (10 episodes, every twentieth of the run), which a run keeps as `best.safetensors`. A task counts
+as solved if at least {NEEDED} of 5 seeds reach the threshold.
 
 {tables.markdown(heads, rows)}
 ![control](control.png)

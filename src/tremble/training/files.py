@@ -5,6 +5,7 @@ metrics.jsonl         a row every so many steps
 episodes.jsonl        a row for every training episode
 evaluations.jsonl     a row for every evaluation
 weights.safetensors   the newest parameters
+best.safetensors      those of the best evaluation so far, the later of two equals
 checkpoints/          the newest two states, to go on from
 checkpoints/blocks/   the pictures of replay, in blocks that are written once and that both states may share
 timing.jsonl          wall-clock figures: the only file that differs between two equal runs
@@ -24,6 +25,7 @@ from tremble.replay.frame_store import FrameStore
 from tremble.training import checkpoint
 from tremble.training.checkpoint import CheckpointError, Contents
 
+WEIGHTS, BEST = "weights.safetensors", "best.safetensors"
 LOGS = ("metrics", "episodes", "evaluations")
 KEPT = 2
 """Checkpoints kept: the newest, and the one before it in case the newest is damaged."""
@@ -86,7 +88,7 @@ class RunFiles:
                 for k in range(large.n_blocks)
             ]
         checkpoint.save(folder / f"step-{step:010d}.safetensors", trees, meta)
-        checkpoint.save(self.directory / "weights.safetensors", {"params": params}, described)
+        checkpoint.save(self.directory / WEIGHTS, {"params": params}, described)
         for old in self.checkpoints()[:-KEPT]:
             old.unlink(missing_ok=True)
         if large is not None:
@@ -95,13 +97,20 @@ class RunFiles:
             self._remove_unused_blocks()
         self.append("timing", {"step": step, "seconds": round(time.monotonic() - self._began, 3)})
 
+    def save_best(self, params: Any, described: Mapping[str, Any]) -> None:
+        """Keep the parameters of the best evaluation.
+
+        A run that goes on from before it makes that evaluation again, and with it this file.
+        """
+        checkpoint.save(self.directory / BEST, {"params": params}, described)
+
     def newest(self, check_blocks: bool = True) -> Contents | None:
         """The newest undamaged checkpoint, None if there never was one; the logs are cut to what it knows.
 
         Blocks are read once to check them, and again when they are needed: they may be larger than what memory has
         room for twice. Whoever wants to know settings only need not have them checked.
         """
-        for unfinished in (".config.json.*", ".weights.safetensors.*", "checkpoints/.step-*", "checkpoints/blocks/.*"):
+        for unfinished in (".config.json.*", ".*.safetensors.*", "checkpoints/.step-*", "checkpoints/blocks/.*"):
             for path in self.directory.glob(unfinished):
                 path.unlink(missing_ok=True)  # a process was killed while writing it
         paths = self.checkpoints()
@@ -162,6 +171,9 @@ class Unsaved:
     """In place of a directory, for a run that is not kept."""
 
     def append(self, log: str, row: Mapping[str, Any]) -> None:
+        """Nothing is written."""
+
+    def save_best(self, params: Any, described: Mapping[str, Any]) -> None:
         """Nothing is written."""
 
     def newest(self, check_blocks: bool = True) -> None:

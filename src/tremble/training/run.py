@@ -6,6 +6,7 @@ and where they are written, and nothing about agents.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
 import warnings
@@ -31,12 +32,12 @@ from tremble.settings import SettingsError, nearest
 from tremble.training.checkpoint import CheckpointError, Contents
 from tremble.training.chunks import DEFAULT_CHUNK, CompiledLoop, Record
 from tremble.training.evaluation import evaluate
-from tremble.training.files import RunFiles, Unsaved
+from tremble.training.files import BEST, RunFiles, Unsaved
 from tremble.training.host import HostLoop
 from tremble.training.interrupt import deferred_interrupt
 from tremble.training.spec import ADDED_LATER, CUSTOM, RunSpec, jax_env
 from tremble.training.tracking import open_trackers
-from tremble.training.trained import Counts, TrainedAgent
+from tremble.training.trained import Counts, TrainedAgent, load
 
 SAVE_SECONDS = float(os.environ.get("TREMBLE_SAVE_SECONDS", "600"))
 """A run is saved at least this often, however slow its environment is."""
@@ -76,6 +77,8 @@ class Run:
     """Runs inside XLA have one entry per row of `metrics`: atoms[actions, n] and scores[actions] at the start state."""
     episodes: list[dict[str, Any]]
     """Runs beside a Gymnasium environment have one entry per training episode: step, return, length."""
+    best: TrainedAgent | None = None
+    """The agent as it was at its best evaluation, the later of two equals; None if there was none."""
 
     @property
     def metrics(self) -> Any:
@@ -207,6 +210,7 @@ def drive(
             )
         rows, evaluations, episodes = (files.rows(log) for log in ("metrics", "evaluations", "episodes"))
         on_message(f"continuing at step {loop.t:,}")
+    best = load(directory / BEST, agent) if evaluations and directory and (directory / BEST).exists() else None
     sink = open_trackers(trackers, directory or Path("runs"), f"{spec.agent}-{spec.env}-s{spec.seed}", described)
 
     def trained() -> TrainedAgent:
@@ -245,6 +249,10 @@ def drive(
                     result = evaluate(
                         trained(), evaluation_maker(spec, env), seed=spec.seed, **evaluation_settings(spec)
                     )
+                    if all(result.mean >= row["mean"] for row in evaluations):
+                        # A copy: the next update consumes the parameters.
+                        best = dataclasses.replace(trained(), params=jax.device_get(loop.params))
+                        files.save_best(best.params, described | {"counts": {**best.counts.__dict__}})
                     evaluations.append({"step": loop.t, **result.row()})
                     files.append("evaluations", evaluations[-1])
                     sink.write(loop.t, {"evaluation/return": result.mean})
@@ -264,7 +272,7 @@ def drive(
     record = loop.record_so_far if isinstance(loop, CompiledLoop) else Record()
     made = record.arrays()
     log = made["log"] if world is None else _stepped(world)
-    return Run(spec, trained(), rows, evaluations, log, made["snapshots"], episodes)
+    return Run(spec, trained(), rows, evaluations, log, made["snapshots"], episodes, best)
 
 
 def _stepped(world: Environment) -> dict[str, np.ndarray]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,7 @@ from tremble.envs.encoding import Encoder
 from tremble.settings import SettingsError, describe
 from tremble.training import checkpoint
 from tremble.training.checkpoint import CheckpointError
+from tremble.training.files import BEST, WEIGHTS
 from tremble.training.spec import CUSTOM, RunSpec
 
 
@@ -126,42 +127,52 @@ def _choose(agent, params, criterion, epsilon, keys, obs, mask, clock, as_traine
     return jax.vmap(one, in_axes=(0, 0, None if mask is None else 0))(keys, obs, mask)
 
 
-def load(path: str | Path, agent: Agent | None = None, *, trust_code: bool = False) -> TrainedAgent:
-    """The trained agent in a run's directory, or in a ``weights.safetensors``. Nothing in the files is executed.
+def load(
+    path: str | Path,
+    agent: Agent | None = None,
+    *,
+    weights: Literal["newest", "best"] = "newest",
+    trust_code: bool = False,
+) -> TrainedAgent:
+    """The trained agent in a run's directory, or in a file of weights. Nothing in the files is executed.
 
+    Of a directory ``weights`` chooses the newest, or those of the best evaluation during training.
     ``agent`` is needed only where the run was trained with an `Agent` object instead of a name. A run whose criterion
     or functions are somebody's own (``module:name``) names code to import: refused, unless ``trust_code`` is true.
     """
     path = Path(path)
-    weights = path / "weights.safetensors" if path.is_dir() else path
-    if not weights.exists():
-        raise CheckpointError(f"there are no weights at {weights}: give the directory of a run")
-    contents = checkpoint.read(weights)
+    if weights not in ("newest", "best"):
+        raise SettingsError(f"weights are 'newest' or 'best', not {weights!r}")
+    file = path / (BEST if weights == "best" else WEIGHTS) if path.is_dir() else path
+    if not file.exists():
+        hint = "train it with evaluate_every" if weights == "best" else "give the directory of a run"
+        raise CheckpointError(f"there are no weights at {file}: {hint}")
+    contents = checkpoint.read(file)
     try:
         spec = RunSpec(**contents.meta["spec"])
         encoder = Encoder.restore(contents.meta["encoder"])
         n_actions, first_action = int(contents.meta["n_actions"]), int(contents.meta["first_action"])
         counts = Counts(**contents.meta["counts"])
     except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{weights} does not describe a run ({type(error).__name__}: {error})") from error
+        raise CheckpointError(f"{file} does not describe a run ({type(error).__name__}: {error})") from error
     if agent is None:
         if spec.agent == CUSTOM:
             raise CheckpointError(f"{path} was trained with an agent object: pass it, tremble.load(path, agent=...)")
         named = [f"{name}={value}" for name, value in spec.agent_options.items() if ":" in str(value)]
         if named and not trust_code:
             raise CheckpointError(
-                f"{weights} names code to import ({', '.join(named)}). If you trust where it comes from: "
+                f"{file} names code to import ({', '.join(named)}). If you trust where it comes from: "
                 "tremble.load(path, trust_code=True); or make the agent yourself: tremble.load(path, agent=...)"
             )
         try:
             agent = spec.rebuild_agent(contents.meta["settings"]["agent_settings"])
         except (KeyError, SettingsError) as error:
-            raise CheckpointError(f"the agent in {weights} cannot be made: {error}") from error
+            raise CheckpointError(f"the agent in {file} cannot be made: {error}") from error
     else:
         here, there = describe(agent), contents.meta["settings"]["agent_settings"]
         changed = sorted(name for name in here.keys() & there.keys() if here[name] != there[name])
         if changed:
-            raise CheckpointError(f"{weights} was made with other settings of the agent: {', '.join(changed)}")
+            raise CheckpointError(f"{file} was made with other settings of the agent: {', '.join(changed)}")
     like = jax.eval_shape(lambda: agent.init(jax.random.key(0), encoder.shape, n_actions).params)
     params = jax.tree.map(jnp.asarray, contents.tree("params", like))
     return TrainedAgent(agent, params, encoder, n_actions, first_action, counts, spec)

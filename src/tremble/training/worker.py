@@ -50,8 +50,9 @@ def train_inside(spec: RunSpec, agent: Agent, out: Path, show: Callable[[int], N
 def train_and_evaluate(spec: RunSpec, agent: Agent, out: Path, show: Callable[[int], None]) -> None:
     """A run in a directory of its own, from which it goes on if interrupted.
 
-    Keeps its table, its episodes, its evaluations, and a final one on other seeds than those. A world that lists its
-    states is judged by what was done in each: of it every step is kept instead, as by a run inside XLA.
+    Keeps its table, its episodes, its evaluations, and a final one on other seeds than those: of the agent at the end,
+    and of the one at its best evaluation (on Atari that evaluation itself is what is published). A world that lists
+    its states is judged by what was done in each: of it every step is kept instead, as by a run inside XLA.
     """
     directory = out.with_suffix("")
     run = drive(spec, agent, spec.env, directory, on_progress=lambda step, row: show(step))
@@ -66,9 +67,14 @@ def train_and_evaluate(spec: RunSpec, agent: Agent, out: Path, show: Callable[[i
     else:
         length = {} if spec.protocol else {"episodes": FINAL_EPISODES, "steps": 0}
         settings = evaluation_settings(spec) | length
-        final = evaluate(run.agent, evaluation_maker(spec, spec.env), seed=FINAL_SEED + spec.seed, **settings)
+        judged = {"final": run.agent}
+        if run.best is not None and run.best.counts != run.agent.counts and spec.protocol is None:
+            judged["best"] = run.best
         names = ("returns", "discounted", "lengths", "truncated", "predicted")
-        groups = {"final": {name: getattr(final, name) for name in names}}
+        groups = {}
+        for group, agent_then in judged.items():
+            result = evaluate(agent_then, evaluation_maker(spec, spec.env), seed=FINAL_SEED + spec.seed, **settings)
+            groups[group] = {name: getattr(result, name) for name in names}
     checkpoint.save(out, groups, meta)
     # There is nothing left to go on to, and with pictures in replay a state is large.
     shutil.rmtree(directory / "checkpoints", ignore_errors=True)
