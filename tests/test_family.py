@@ -76,18 +76,22 @@ def test_the_report(monkeypatch, tmp_path):
         name: [made(count + (1 + shake[name]) * x * (-1) ** (i % 2), seed) for seed, x in enumerate(noise)]
         for i, (name, count) in enumerate(base.items())
     }
-    found = {name: {2e-4: [made(1, 1_000)]} for name in base}
+    found = {name: {2e-4: [made(1, 1_000)]} for name in base} | {"qrdqn": {5e-5: [made(1, 1_000)]}}
+    results["qrdqn at 0.0002"] = [made(60 + x, seed) for seed, x in enumerate(noise)]  # at PQR's rate, as good as PQR
     monkeypatch.setattr(nchain_family, "searched", lambda options: found)
     monkeypatch.setattr(nchain_family, "agents", lambda options: list(base))
     options = options_in(tmp_path, seeds=6, steps=100)
     options.out.mkdir()
     report = nchain_family.analyse(results, options)
-    verdicts = {
-        line.split("|")[1].strip(): line.split("|")[3].strip() for line in report.splitlines() if "| pqr" in line
-    }
+    verdicts, alike = (
+        {line.split("|")[1].strip(): line.split("|")[k].strip() for line in report.splitlines() if "| pqr" in line}
+        for k in (3, 6)
+    )
     assert verdicts["pqr − qrdqn"] == "**helps**" and verdicts["pqr_c51 − c51"] == "**hurts**"
     assert verdicts["pqr_iqn − iqn"] == "no difference shown"
-    assert "Of 3 pairs, the criterion helps in 1 and hurts in 1." in report and "7 times 0.0002" in report
+    assert alike == verdicts | {"pqr − qrdqn": "no difference shown"}
+    assert "helps in 1 and hurts in 1 if each" in report and "helps in 0 and hurts in 1 if both" in report
+    assert "6 times 0.0002" in report
     assert {p.name for p in options.out.iterdir()} == {
         "family.csv",
         "family.png",
@@ -96,7 +100,7 @@ def test_the_report(monkeypatch, tmp_path):
         "seconds.csv",
     }
     rows = (options.out / "family.csv").read_text().splitlines()
-    assert len(rows) == 1 + 7 * 6 and rows[1].startswith("qrdqn,0.0002,0,")
+    assert len(rows) == 1 + 8 * 6 and rows[1].startswith("qrdqn,5e-05,0,")
     assert next(row for row in rows if row.startswith("dqn")).endswith(","), "a mean has no distribution to be far from"
 
 
