@@ -216,9 +216,10 @@ def judged(real: Agent, criteria: tuple[Any, ...], point: Point, seed: int) -> t
     memory = Memory(held["obs_tm1"].argmax(-1), held["action_tm1"], held["reward_t"], held["discount_t"])
     distributional = point["representation"] != "expected"
     dist = predict(shared, state.params, jnp.asarray(STATES))
-    # On the same targets: they move while one learns.
+    # On the same targets, because they move while one learns; and without learning from the batches on the way.
+    still = override(shared, {"learning_rate": jnp.zeros(())})
     states = [LearnerState(p, state.target_params, state.opt_state) for p in (first.params, state.params)]
-    before, after = (float(updates(shared, s, batches, jax.random.key(0))[1][0][0]) for s in states)
+    before, after = (float(updates(still, s, batches, jax.random.key(0))[1][0].mean()) for s in states)
     choice = clear_choice(real.target_criterion, distributional, LATE, memory)
     found = findings(dist, memory, choice, before, after, real.optimiser.decay_updates)
     faults = found.faults(distributional)
