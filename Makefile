@@ -47,13 +47,16 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 demo: install ## a first look: train, compare and draw, into runs/demo
 	@$(BIN)/tremble demo --out runs/demo
 
-# Compiling is most of what these tests do, and programs that are not optimised compile in half the time. The slower
-# tests, which train, run what users run.
-test: export XLA_FLAGS = --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true
+# Compiling is most of what tests do, and programs that are not optimised compile in half the time. The long tests run
+# what users run.
+QUICK_COMPILING := --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true
+
+test: export XLA_FLAGS = $(QUICK_COMPILING)
 test: export JAX_PLATFORMS = cpu
 test: lint ## lint, types, import contract and the tests that take moments
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not long and not grid" --durations 10 --durations-min 4
 
+test-slow: export XLA_FLAGS = $(QUICK_COMPILING)
 test-slow: export JAX_PLATFORMS = cpu
 test-slow: install ## the tests that take seconds each: whole runs, snippets of the docs, every command
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "slow and not long and not grid" --durations 10 --durations-min 4

@@ -352,14 +352,14 @@ REPRESENTATIONS = {
 LATE = Perturbed(delta_0=1e3, n_bins=16, order="sorted")
 """Delta = 0.1 at the clock of these tests: selections vary, the best action does not."""
 COMBINATIONS = [
-    ("categorical", {"criterion": LATE, "noisy": True, "double": True}),
-    ("monotone", {"dueling": True, "double": True}),
     ("implicit", {}),
     ("fully_parameterised", {"criterion": LATE}),
-    ("particles", {"criterion": LATE, "double": True, "dueling": True}),
     *(
-        pytest.param(*case, marks=pytest.mark.long)
+        pytest.param(*case, marks=pytest.mark.long)  # before a merge, the covering set of `test_grid.py` has these
         for case in [
+            ("categorical", {"criterion": LATE, "noisy": True, "double": True}),
+            ("monotone", {"dueling": True, "double": True}),
+            ("particles", {"criterion": LATE, "double": True, "dueling": True}),
             ("expected", {"criterion": LATE, "double": True}),
             ("categorical", {"dueling": True}),
             ("quantile", {"noisy": True, "criterion": LATE}),

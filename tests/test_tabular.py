@@ -64,7 +64,7 @@ def test_the_projection_keeps_mass_and_mean():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("bins", [1, 7, 20, 64])
+@pytest.mark.parametrize("bins", [7, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 20, 64))])
 def test_level_means_score_as_the_criterion_of_the_agents_does(bins):
     mdp = random_mdp(jax.random.key(0))
     grid = Grid.of(mdp, N)
