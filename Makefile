@@ -8,7 +8,8 @@ PYTHON ?=
 VENV := .venv
 BENCH_VENV := .venv-bench
 BIN := $(VENV)/bin
-PIP_FLAGS := -qq --disable-pip-version-check
+# Nothing is compiled beforehand: most of what is installed is never imported.
+PIP_FLAGS := -qq --disable-pip-version-check --no-compile
 
 # Shell code that sets $$python: the one named by PYTHON, or the first on PATH that the locks are tested with.
 define find_python

@@ -209,7 +209,7 @@ def test_text_claims_carry_their_numbers():
     assert "16 won, 3 tied, 36 lost" in told["PQR is comparable to Rainbow"].recomputed
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_study_writes_its_report(tmp_path):
     options = Options(tmp_path, tmp_path, 1, 1000)
     report = STUDY.analyse({}, options)

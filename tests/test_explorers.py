@@ -652,7 +652,7 @@ def test_on_an_environment_written_in_jax(preset):
     assert np.isfinite(run.rows[-1]["loss"])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_both_loops_make_the_same_run_with_options():
     """What is remembered and stored is the same inside XLA and beside it."""
     options = {

@@ -104,7 +104,7 @@ def test_the_report(monkeypatch, tmp_path):
     assert next(row for row in rows if row.startswith("dqn")).endswith(","), "a mean has no distribution to be far from"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_both_loops_can_be_counted(tmp_path):
     """The same agent inside XLA and beside it is the same run, so the host loop's file must say the same."""
     inside, beside = (
@@ -162,7 +162,7 @@ def test_steps_taken_survive_a_way_back():
     assert len(other.log()["action"]) == 0, "only a run's own world remembers"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_search_comes_first_and_seconds_are_kept_apart(tmp_path):
     def cells(rate):
         return lambda options: [Cell(f"{rate}", "dqn", TINY | {"learning_rate": rate})]

@@ -32,7 +32,7 @@ def check(switches: dict[str, bool]) -> None:
         assert abs(value - answer.mean) < 0.05, (switches, answer)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("switches", [ALL[-1]], ids=["all"])
 def test_all_of_them_together_learn(switches):
     check(switches)

@@ -98,7 +98,7 @@ def test_rlsvi_disturbs_less_what_it_knows():
     np.testing.assert_allclose(np.asarray(draws).std(0)[0], [2.0, 0.2], rtol=0.06)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_planning_finds_the_bottom_of_the_sea_and_dithering_does_not():
     """Size 8: a blind choice finds it once in 256 episodes; what is learned of it once is soon forgotten by chance."""
     mdp = deep_sea(DeepSea(8))

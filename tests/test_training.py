@@ -190,7 +190,7 @@ def learned(**env_options):
     )  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_values_are_learned_with_the_right_powers_of_gamma():
     """Both ends without the mixture: 10 gamma^2 and 9 gamma^2, and a falling loss."""
     r = learned(right_low=9.0, right_high=9.0)
