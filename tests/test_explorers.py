@@ -642,7 +642,8 @@ def test_saved_interrupted_continued_loaded_and_evaluated(preset, tmp_path):
         assert (result.returns >= 1).all()
 
 
-@pytest.mark.parametrize("preset", [pytest.param(p, marks=TIME[p]) for p in PRESETS])
+@pytest.mark.long
+@pytest.mark.parametrize("preset", PRESETS)
 def test_on_an_environment_written_in_jax(preset):
     """Three of them inside XLA; the rollouts of the fourth beside it, with one environment."""
     options = OPTIONS[preset] | {"n_envs": 1, "n_step": 5 if preset == "quota_onpolicy" else 1}

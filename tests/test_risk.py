@@ -530,7 +530,7 @@ def test_acting_or_bootstrapping_by_cvar(criterion_for: str, acts_safely: bool, 
     np.testing.assert_allclose(before.mean(), first_value, atol=0.2)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_acting_and_bootstrapping_by_cvar(tmp_path):
     run = cross("both", tmp_path)
     np.testing.assert_allclose(run.agent.distribution(0).mean(), 1.0, atol=0.2)
