@@ -13,21 +13,25 @@ from tremble.networks.initialisation import Initialisation
 
 
 class Mlp(eqx.Module):
-    """Fully connected layers with ReLU after each."""
+    """Fully connected layers with ReLU after each, and layer normalisation before it where asked for."""
 
     layers: tuple[eqx.nn.Linear, ...]
+    norms: tuple[eqx.nn.LayerNorm, ...]
+    """One for every layer, or none."""
 
-    def __init__(self, key: PRNGKeyArray, n_inputs: int, widths: tuple[int, ...]):
+    def __init__(self, key: PRNGKeyArray, n_inputs: int, widths: tuple[int, ...], layer_norm: bool = False):
         """Layers of the given widths."""
         sizes = (n_inputs, *widths)
         keys = jax.random.split(key, max(len(widths), 1))
         self.layers = tuple(eqx.nn.Linear(a, b, key=k) for a, b, k in zip(sizes[:-1], sizes[1:], keys, strict=False))
+        self.norms = tuple(eqx.nn.LayerNorm(width) for width in widths) if layer_norm else ()
 
     def __call__(self, obs: Shaped[Array, "*obs"]) -> Float[Array, "features"]:
         """Features of one observation, flattened first."""
         x = obs.reshape(-1).astype(jnp.float32)
-        for layer in self.layers:
-            x = jax.nn.relu(layer(x))
+        for i, layer in enumerate(self.layers):
+            x = layer(x)
+            x = jax.nn.relu(self.norms[i](x) if self.norms else x)
         return x
 
 
@@ -38,8 +42,11 @@ class MlpSpec(eqx.Module):
     """Hidden widths."""
     initialisation: Initialisation = eqx.field(static=True, default="fan_in_uniform")
     """PyTorch's default, because the code bases the paper's settings come from use it."""
+    layer_norm: bool = eqx.field(static=True, default=False)
+    """Normalise what enters each ReLU to mean 0 and variance 1, then scale and shift it by learned numbers: bounded
+    features cannot let values run away, so larger steps are safe."""
 
     def init(self, key: PRNGKeyArray, obs_shape: tuple[int, ...]) -> tuple[Mlp, int]:
         """Torso for observations of this shape, and how many features it gives."""
         n_inputs = math.prod(obs_shape)
-        return Mlp(key, n_inputs, self.widths), (self.widths[-1] if self.widths else n_inputs)
+        return Mlp(key, n_inputs, self.widths, self.layer_norm), (self.widths[-1] if self.widths else n_inputs)

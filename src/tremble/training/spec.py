@@ -20,6 +20,7 @@ CUSTOM = "custom"
 
 ADDED_LATER: dict[str, Any] = {
     "network.initialisation": "fan_in_uniform",
+    "network.layer_norm": False,
     "chooser.epsilon_origin": "zero",
     "dueling": False,
     "noisy": False,
