@@ -43,9 +43,9 @@ SMALL = {
     "n_quantiles": 16, "n_particles": 16, "n_fractions": 16, "n_atoms": 21, "n_online": 16, "n_target": 16,
     "n_choose": 128, "n_cosines": 32, "n_hidden": 32, "v_min": -1.0, "v_max": 3.0, "kappa": 0.05,
 }  # fmt: skip
-"""Sizes of representations. A small kappa: with 1 the loss itself pulls the quantiles of {0, 2} towards the middle. Many
-levels where they are drawn to choose an action: from 16 draws of a coin, CPW prefers the wrong action two times in five,
-and what is then learned is right for that agent, but not what is expected here."""
+"""Sizes of representations. A small kappa: with 1 the loss itself pulls the quantiles of {0, 2} towards the middle.
+Many levels where they are drawn to choose an action: from 16 draws of a coin, CPW prefers the wrong action two times in
+five, and what is then learned is right for that agent, but not what is expected here."""
 FAINT = {"n_bins": 16, "delta_0": 10.0, "c": 0.1}
 """Exploration by a criterion, faded long before the end."""
 
@@ -112,9 +112,14 @@ class AnyCriterion(eqx.Module):
         return {}
 
 
+def strong(tree):
+    """The arrays with types that no number in Python gave them: a weak type is another type, and another program."""
+    return jax.tree.map(lambda x: jax.lax.convert_element_type(x, jnp.result_type(x)), tree)
+
+
 @partial(jax.jit, static_argnums=2)
 def start(agent, key, shape=(2,)):
-    return agent.init(key, shape, 2)
+    return strong(agent.init(key, shape, 2))
 
 
 # Made many times over, so worth some optimising where everything else is compiled quickly.
@@ -127,7 +132,8 @@ def updates(agent, state, batches, key):
         state, info = learn(agent, state, batch, agent.draw_learn(key), LATE, key if agent.random_predictions else None)
         return state, (info.loss, info.losses)
 
-    return jax.lax.scan(one, state, (batches, jax.random.split(key, batches.reward_t.shape[0])))
+    state, losses = jax.lax.scan(one, state, (batches, jax.random.split(key, batches.reward_t.shape[0])))
+    return strong(state), losses
 
 
 predict = jax.jit(predict_each)
@@ -221,7 +227,7 @@ def judged(real: Agent, criteria: tuple[Any, ...], point: Point, seed: int) -> t
     distributional = point["representation"] != "expected"
     dist = predict(shared, state.params, jnp.asarray(STATES))
     # On the same targets, because they move while one learns; and without learning from the batches on the way.
-    still = override(shared, {"learning_rate": jnp.zeros(())})
+    still = strong(override(shared, {"learning_rate": jnp.zeros(())}))
     states = [LearnerState(p, state.target_params, state.opt_state) for p in (first.params, state.params)]
     before, after = (float(updates(still, s, batches, jax.random.key(0))[1][0].mean()) for s in states)
     choice = clear_choice(real.target_criterion, distributional, LATE, memory)
