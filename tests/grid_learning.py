@@ -41,7 +41,7 @@ TINY = {
 divided by the largest of the batch, which leaves a bias that grows with the spread of priorities: so, a mild one."""
 SMALL = {
     "n_quantiles": 16, "n_particles": 16, "n_fractions": 16, "n_atoms": 21, "n_online": 16, "n_target": 16,
-    "n_choose": 128, "n_cosines": 32, "n_hidden": 32, "v_min": -1.0, "v_max": 3.0, "kappa": 0.05,
+    "n_choose": 128, "n_cosines": 32, "n_hidden": 64, "v_min": -1.0, "v_max": 3.0, "kappa": 0.05,
 }  # fmt: skip
 """Sizes of representations. A small kappa: with 1 the loss itself pulls the quantiles of {0, 2} towards the middle.
 Many levels where they are drawn to choose an action: from 16 draws of a coin, CPW prefers the wrong action two times in
@@ -80,7 +80,7 @@ def agent_of(point: Point, **changes: Any) -> Agent:
     if monotone:
         representation = override(representation, {"monotone": True})
     wanted = {name: point[name] for name in AXES if name not in ("representation", "criterion")}
-    widths = (32,) if "n_cosines" in describe(representation) else ()
+    widths = (64,) if "n_cosines" in describe(representation) else ()
     return make(
         "qrdqn", "nchain", representation=representation, widths=widths,
         criterion=fitting(make_criterion(point["criterion"]), FAINT), **wanted, **TINY | changes,
@@ -185,7 +185,7 @@ def trained(agent, replay, spec, seed):
 def agent_at(point: Point) -> Agent:
     """The agent at a point. Without layers below the head a parameter is a number of the answer, and may move fast."""
     if agent_of(point).network.widths:
-        # At 0.02 all units of the layer behind the levels die for some levels, whose atoms are then one number.
+        # With steps of 0.02, or layers of 32, all units die for some levels, whose atoms then say nothing.
         pace = {"learning_rate": 0.005, "decay_updates": 600}
     elif point["representation"] == "quantile monotone":  # increments that add up are slower to find than atoms
         pace = {"learning_rate": 0.1, "decay_updates": 600}

@@ -59,15 +59,8 @@ def test_covering_by_brute_force():
 # Learning -------------------------------------------------------------------------------------------------------------
 
 
-LAYERED = ("implicit", "fully_parameterised", "non_decreasing")
-"""Networks that take a level as an input learn slowly: a minute and more for each of their programs."""
-
-
-@pytest.mark.parametrize(
-    "program",
-    [pytest.param(p, marks=pytest.mark.long if p[0] in LAYERED else pytest.mark.slow) for p in PROGRAMS],
-    ids=lambda p: name_of(dict(zip(PROGRAM, p, strict=True))),
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: name_of(dict(zip(PROGRAM, p, strict=True))))
 def test_every_pair_learns(program, monkeypatch):
     """Updates, loss, means and distributions as `fork.Findings` wants them; behaviour acts by its criterion."""
     plain = noisy._factor
