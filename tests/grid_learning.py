@@ -189,8 +189,8 @@ def agent_at(point: Point) -> Agent:
         pace = {"learning_rate": 0.005, "decay_updates": 600}
     elif point["representation"] == "quantile monotone":  # increments that add up are slower to find than atoms
         pace = {"learning_rate": 0.1, "decay_updates": 600}
-    else:  # noise in the weights has to average out
-        pace = {"learning_rate": 0.1, "decay_updates": 400 if point["noisy"] else 200}
+    else:  # noise in the weights has to average out, and so has the noise of unequal weights of samples
+        pace = {"learning_rate": 0.1, "decay_updates": 400 if point["noisy"] or point["prioritised"] else 200}
     return agent_of(point, batch_size=BATCH, **pace)
 
 
