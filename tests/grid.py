@@ -15,6 +15,7 @@ import sys
 import time
 from dataclasses import asdict, fields, replace
 from pathlib import Path
+from typing import Any
 
 # Compiling is most of what is done here, and unoptimised programs compile twice as fast. Set before JAX is imported.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
@@ -31,7 +32,7 @@ from tremble.agent import Agent
 from tremble.core import Clock, Transition
 from tremble.envs import JaxGymEnv
 from tremble.envs.adaptor import open_environment
-from tremble.learn import LearnerState, learn, predict_each
+from tremble.learn import LearnerState, batch_losses, bootstrap_target, predict_each
 from tremble.presets import PRESETS, make
 from tremble.report import tables
 from tremble.settings import override
@@ -41,6 +42,10 @@ from tremble.training.host import HostLoop
 CLOCK = Clock(STEPS, STEPS - START, STEPS // 2, STEPS, START)
 ITEMS = ("obs_tm1", "action_tm1", "reward_t", "discount_t", "obs_t")
 OUT = Path(__file__).parents[1] / "docs" / "results" / "grid"
+
+
+REMEMBERING = tuple(name for name in PRESETS if not make(name, "nchain").replay.rollout)
+"""Presets with a memory, which is the truth they are compared with. `test_probes.py` has the others too."""
 
 
 def preset_of(name: str) -> Agent:
@@ -67,9 +72,11 @@ def train(agent: Agent, seed: int = 0) -> tuple[LearnerState, list[np.ndarray], 
 
 
 @jax.jit
-def loss_of(agent: Agent, state: LearnerState, batch: Transition, key: jax.Array) -> jax.Array:
-    """The loss of some parameters."""
-    return learn(agent, state, batch, agent.draw_learn(key), CLOCK, key if agent.random_predictions else None)[1].loss
+def loss_of(agent: Agent, params: Any, state: LearnerState, batch: Transition, key: jax.Array) -> jax.Array:
+    """The loss of some parameters on the targets of a state, which move while one learns."""
+    online_key, target_key = jax.random.split(key) if agent.random_predictions else (None, None)
+    target, _ = bootstrap_target(agent, state, batch, agent.draw_learn(key), CLOCK, target_key)
+    return batch_losses(agent, params, batch, target, online_key)[0].mean()
 
 
 def measure(agent: Agent, seed: int = 0) -> Findings:
@@ -81,11 +88,7 @@ def measure(agent: Agent, seed: int = 0) -> Findings:
     key, n = jax.random.key(seed), agent.batch_size
     batch = Transition(*(jnp.asarray(item[:n]) for item in items), jnp.ones(n))
     untrained = jax.jit(lambda a, k: a.init(k, (2,), 2).params)(agent, key)
-    # The same batch and the same targets: targets move while one learns.
-    losses = [
-        float(loss_of(agent, LearnerState(params, learner.target_params, learner.opt_state), batch, key))
-        for params in (untrained, learner.params)
-    ]
+    losses = [float(loss_of(agent, params, learner, batch, key)) for params in (untrained, learner.params)]
     choice = clear_choice(agent.target_criterion, distributional(agent), CLOCK, memory)
     return findings(dist, memory, choice, losses[0], losses[1], updates)
 
@@ -98,8 +101,8 @@ Row = dict[str, str]
 
 
 def everything() -> list[Row]:
-    """What is to be run, as text: every preset by its name, then every point."""
-    named = [{"preset": name} for name in PRESETS]
+    """What is to be run, as text: the presets by their names, then every point."""
+    named = [{"preset": name} for name in REMEMBERING]
     return [{axis: str(job.get(axis, "")) for axis in AXIS_NAMES} for job in named + all_points()]
 
 

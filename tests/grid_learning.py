@@ -23,7 +23,7 @@ from grid_axes import AXES, Point
 from tremble.agent import Agent
 from tremble.core import Clock, Representation, Transition
 from tremble.criteria import make_criterion
-from tremble.learn import LearnerState, learn, predict_each
+from tremble.learn import LearnerState, batch_losses, bootstrap_target, learn, predict_each
 from tremble.networks import noisy
 from tremble.presets import make
 from tremble.replay import Accumulator, HostReplay, ReplaySpec
@@ -62,15 +62,19 @@ def fitting(module: Any, wanted: dict[str, Any]) -> Any:
     return override(module, {name: value for name, value in wanted.items() if name in known})
 
 
+OF_MEANS = ("Expected", "Bootstrapped")
+"""Representations whose atoms are estimates of the mean, not returns."""
+
+
 def small(representation: Representation) -> Any:
-    """A few atoms. Without a distribution there is no quantile to keep apart, and the loss is the squared error."""
+    """A few atoms. With no quantiles to keep apart, the loss is the squared error: a small kappa makes medians."""
     made = fitting(representation, SMALL)
-    return override(made, {"kappa": 10.0}) if type(made).__name__ == "Expected" else made
+    return override(made, {"kappa": 10.0}) if type(made).__name__ in OF_MEANS else made
 
 
 def distributional(agent: Agent) -> bool:
     """Whether there is more than a mean to be right about."""
-    return type(agent.representation).__name__ != "Expected"
+    return type(agent.representation).__name__ not in OF_MEANS
 
 
 def agent_of(point: Point, **changes: Any) -> Agent:
@@ -134,6 +138,19 @@ def updates(agent, state, batches, key):
 
     state, losses = jax.lax.scan(one, state, (batches, jax.random.split(key, batches.reward_t.shape[0])))
     return strong(state), losses
+
+
+@jax.jit
+def loss_on(agent, params, state, batches):
+    """The mean loss of some parameters on the targets of a state, which move while one learns."""
+
+    def one(inputs):
+        batch, key = inputs
+        online_key, target_key = jax.random.split(key) if agent.random_predictions else (None, None)
+        target, _ = bootstrap_target(agent, state, batch, agent.draw_learn(key), LATE, target_key)
+        return (batch.weight * batch_losses(agent, params, batch, target, online_key)[0]).mean()
+
+    return jax.lax.map(one, (batches, jax.random.split(jax.random.key(0), batches.reward_t.shape[0]))).mean()
 
 
 predict = jax.jit(predict_each)
@@ -226,10 +243,7 @@ def judged(real: Agent, criteria: tuple[Any, ...], point: Point, seed: int) -> t
     memory = Memory(held["obs_tm1"].argmax(-1), held["action_tm1"], held["reward_t"], held["discount_t"])
     distributional = point["representation"] != "expected"
     dist = predict(shared, state.params, jnp.asarray(STATES))
-    # On the same targets, because they move while one learns; and without learning from the batches on the way.
-    still = strong(override(shared, {"learning_rate": jnp.zeros(())}))
-    states = [LearnerState(p, state.target_params, state.opt_state) for p in (first.params, state.params)]
-    before, after = (float(updates(still, s, batches, jax.random.key(0))[1][0].mean()) for s in states)
+    before, after = (float(loss_on(shared, params, state, batches)) for params in (first.params, state.params))
     choice = clear_choice(real.target_criterion, distributional, LATE, memory)
     found = findings(dist, memory, choice, before, after, real.optimiser.decay_updates)
     faults = found.faults(distributional)

@@ -77,7 +77,7 @@ def test_the_library_s_loop_learns_a_point_of_the_whole_grid():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("preset", grid.PRESETS)
+@pytest.mark.parametrize("preset", grid.REMEMBERING)
 def test_every_preset_learns(preset):
     row = grid.run_preset(preset)
     assert not row["faults"], row
