@@ -51,7 +51,9 @@ REMEMBERING = tuple(name for name in PRESETS if not make(name, "nchain").replay.
 def preset_of(name: str) -> Agent:
     """A preset, made small; what it switches on stays on, except that all explore by epsilon as well."""
     agent = override(make(name, "nchain", n_quantiles=16), {"widths": (16,)})
-    agent = replace(agent, representation=small(agent.representation), criterion=fitting(agent.criterion, FAINT))
+    lasts = getattr(agent.criterion, "schedule", "power") != "power"
+    faint = FAINT | ({"delta_0": 0.1} if lasts else {})  # what does not fade is small from the beginning
+    agent = replace(agent, representation=small(agent.representation), criterion=fitting(agent.criterion, faint))
     return fitting(agent, TINY)
 
 
