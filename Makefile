@@ -67,7 +67,7 @@ test-long: install ## the tests that take minutes: fifty kills, every combinatio
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m long
 
 test-grid: export JAX_PLATFORMS = cpu
-test-grid: install ## every combination of representation, criterion and improvement; resumable, writes docs/results/grid
+test-grid: install ## every combination of representation, criterion and improvement; resumable, writes runs/grid
 	$(BIN)/python -m tests.grid
 
 lint: install ## ruff, mypy and the import contract

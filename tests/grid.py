@@ -41,7 +41,7 @@ from tremble.training.host import HostLoop
 
 CLOCK = Clock(STEPS, STEPS - START, STEPS // 2, STEPS, START)
 ITEMS = ("obs_tm1", "action_tm1", "reward_t", "discount_t", "obs_t")
-OUT = Path(__file__).parents[1] / "docs" / "results" / "grid"
+OUT = Path("runs/grid")
 
 
 REMEMBERING = tuple(name for name in PRESETS if not make(name, "nchain").replay.rollout)
@@ -181,16 +181,20 @@ def report(rows: list[Row], wanted: int) -> str:
 
 {len(rows)} of {wanted} runs, {seconds / 60:.0f} minutes of one core, by `make test-grid`. Every representation with
 every criterion, and for each of these every pair of values of double, dueling, noisy, prioritised, n_step (1 or 3) and
-criterion_for. A run *learns* if it makes at least 200 updates, its loss falls, every mean is right to 0.12, and (where
-there is a distribution) the coin of 0 or 2 is one: W1 at most 0.3, where a single value would have 1.
+criterion_for: eight runs a cell. A run *learns* if it makes at least 200 updates, its loss falls, every mean is right to
+0.12, and (where there is a distribution) the coin of 0 or 2 is one: W1 at most 0.3, where a single value would have 1.
 
 {tables.markdown(["criterion", *AXES["representation"]], body)}
 ## Presets
 
 {tables.markdown(["preset", "result"], presets, 2)}
+Presets without a memory ({", ".join(name for name in PRESETS if name not in REMEMBERING)}) have nothing to be compared
+with here; they are tried on the probes.
+
 ## Faults
 
 {tables.markdown(["combination", "what is wrong"], faulty, 2) if faulty else "None."}
+
 Raw data: `grid.csv`.
 """
 
