@@ -181,7 +181,7 @@ def report(rows: list[Row], wanted: int) -> str:
 
 {len(rows)} of {wanted} runs, {seconds / 60:.0f} minutes of one core, by `make test-grid`. Every representation with
 every criterion, and for each of these every pair of values of double, dueling, noisy, prioritised, n_step (1 or 3) and
-criterion_for: eight runs a cell. A run *learns* if it makes at least 200 updates, its loss falls, every mean is right to
+criterion_for: eight runs a cell. A run *learns* if it makes 200 updates or more, its loss falls, every mean is right to
 0.12, and (where there is a distribution) the coin of 0 or 2 is one: W1 at most 0.3, where a single value would have 1.
 
 {tables.markdown(["criterion", *AXES["representation"]], body)}
