@@ -354,23 +354,18 @@ LATE = Perturbed(delta_0=1e3, n_bins=16, order="sorted")
 COMBINATIONS = [
     ("implicit", {}),
     ("fully_parameterised", {"criterion": LATE}),
-    *(
-        pytest.param(*case, marks=pytest.mark.long)  # before a merge, the covering set of `test_grid.py` has these
-        for case in [
-            ("categorical", {"criterion": LATE, "noisy": True, "double": True}),
-            ("monotone", {"dueling": True, "double": True}),
-            ("particles", {"criterion": LATE, "double": True, "dueling": True}),
-            ("expected", {"criterion": LATE, "double": True}),
-            ("categorical", {"dueling": True}),
-            ("quantile", {"noisy": True, "criterion": LATE}),
-            ("implicit", {"criterion": LATE, "dueling": True, "noisy": True}),
-        ]
-    ),
+    ("categorical", {"criterion": LATE, "noisy": True, "double": True}),
+    ("monotone", {"dueling": True, "double": True}),
+    ("particles", {"criterion": LATE, "double": True, "dueling": True}),
+    ("expected", {"criterion": LATE, "double": True}),
+    ("categorical", {"dueling": True}),
+    ("quantile", {"noisy": True, "criterion": LATE}),
+    ("implicit", {"criterion": LATE, "dueling": True, "noisy": True}),
 ]
 """Each representation, and each pair of switches, at least once."""
 
 
-@pytest.mark.slow
+@pytest.mark.long  # before a merge, the covering set of `test_grid.py` has these
 @pytest.mark.parametrize(
     ("name", "switches"), COMBINATIONS, ids=lambda x: x if isinstance(x, str) else "+".join(x) or "plain"
 )
