@@ -48,7 +48,8 @@ def measure(console: Console, quick: bool) -> Part:
         "All: batch 64, an MLP of 64 x 64, an update every step, target copied every 100; 32 quantiles, 51 categories, "
         "8 sampled levels (32 to choose) with 64 cosines and a further layer of 64, 32 fractions, 32 particles. "
         "Rainbow: 51 categories, double where the library has it, dueling, noisy, prioritised, 3 steps.",
-        "Every step measured learns; compilation and set-up are not in these numbers. One run, default threads.",
+        "Every step measured learns (quota_onpolicy: every fifth, from the rollout of one environment); compilation "
+        "and set-up are not in these numbers. One run, default threads.",
         f"On N-Chain {', '.join(outside) or 'none'} run on the host loop, all others inside XLA, where the five states "
         "are listed (see README).",
     ]

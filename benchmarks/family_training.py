@@ -94,7 +94,7 @@ def _by_host_loop(agent: Any, env: Any) -> Callable[[int], int]:
 
     from tremble.training.host import HostLoop
 
-    loop = HostLoop(agent, env, 0, 10**6)
+    loop = HostLoop(agent.fitted_to(env.n_envs), env, 0, 10**6)
     loop.advance(START)
 
     def advance(steps: int) -> int:

@@ -77,6 +77,11 @@ SEARCHES = (
             {"layer_norm": True, "gamma": 0.995},
             {"layer_norm": True, "n_step": 3},
             {"layer_norm": True, "updates_per_round": 2, "decay_updates": 198_000},
+            {"delta_0": 1e4, "n_step": 3},
+            {"delta_0": 1e4, "dueling": True},
+            {"delta_0": 1e4, "gamma": 0.98},
+            {"delta_0": 1e4, "learning_rate": 5e-4},
+            {"delta_0": 1e4, "n_step": 3, "dueling": True},
         ),
     ),
 )
