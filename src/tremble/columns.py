@@ -225,7 +225,7 @@ COLUMNS: dict[str, Column] = {
         delta_0=5e4,
         widths=(128, 128),
         support=(-400.0, 400.0),
-        settings={"target_tau": 0.02, "double": True, "decay_updates": 99_000},
+        settings={"target_tau": 0.02, "double": True, "decay_updates": 99_000, "n_step": 3},
     ),
 }
 

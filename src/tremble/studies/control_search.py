@@ -115,6 +115,8 @@ def analyse(results: Results, options: Options) -> str:
         rows = []
         for name in search.candidates():
             scores = [f.final.mean for f in results[f"{search.env} | {name}"]]
+            if not scores:
+                continue
             rows.append((name, ", ".join(f"{s:.0f}" for s in scores), mean_interval(scores)))
         rows.sort(key=lambda row: -row[2].estimate)
         names = "; ".join(f"*{name}* changes {listed(settings)}" for name, settings in search.named.items())
@@ -129,7 +131,8 @@ def analyse(results: Results, options: Options) -> str:
     body = "\n".join(sections)
     return f"""# Search for the settings of the control columns
 
-PQR, seeds from {STUDY.first_seed}; what was chosen is judged on other seeds by `tremble study control`.
+PQR, seeds from {STUDY.first_seed}; what was chosen is judged on other seeds by `tremble study control`. Promising candidates
+were given more seeds.
 
 {body}
 Raw data: `search.csv`.
@@ -146,4 +149,5 @@ STUDY = Study(
     quick_seeds=1,
     quick_steps=2_000,
     load=load_flight,
+    partial=True,
 )
