@@ -225,20 +225,27 @@ def judge(points: Sequence[Point]) -> Iterator[Judged]:
     """Train the agents of points that share a program, one after the other."""
     agents = [agent_at(point) for point in points]
     criteria = tuple(dict.fromkeys(agent.target_criterion for agent in agents))
+    # Points that differ in how they act only learn the same from a given memory.
+    lessons: dict[Any, tuple[HostReplay, Any]] = {}
     for number, (agent, point) in enumerate(zip(agents, points, strict=True)):
         begin = time.process_time()
-        found, faults = judged(agent, criteria, point, number)
+        found, faults = judged(agent, criteria, point, number, lessons)
         yield Judged(point, found, faults, time.process_time() - begin)
 
 
-def judged(real: Agent, criteria: tuple[Any, ...], point: Point, seed: int) -> tuple[Findings, list[str]]:
+def judged(
+    real: Agent, criteria: tuple[Any, ...], point: Point, seed: int, lessons: dict[Any, tuple[HostReplay, Any]]
+) -> tuple[Findings, list[str]]:
     """One point; ``criteria`` are those of all points that share its program."""
     # Where a criterion applies decides which one the update asks, and replay what it is handed: the rest is shared.
     asked = float(criteria.index(real.target_criterion))
     shared = replace(real, criterion=AnyCriterion(asked, criteria), criterion_for="both", replay=ReplaySpec())
     shared = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), shared)
-    replay = filled(real.replay)
-    first, state, batches = trained(shared, replay, real.replay, seed)
+    lesson = (asked, point["prioritised"], point["n_step"])
+    if lesson not in lessons:
+        replay = filled(real.replay)
+        lessons[lesson] = (replay, trained(shared, replay, real.replay, seed))
+    replay, (first, state, batches) = lessons[lesson]
     held = replay.state()
     memory = Memory(held["obs_tm1"].argmax(-1), held["action_tm1"], held["reward_t"], held["discount_t"])
     distributional = point["representation"] != "expected"

@@ -128,7 +128,7 @@ def test_a_final_observation_is_the_true_one(singles):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("parallel", [False, True])
+@pytest.mark.parametrize("parallel", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_rewinding_leads_back(parallel):
     env = open_environment(Countdown, 2, parallel)
     seen = env.start(SEEDS[:2])

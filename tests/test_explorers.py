@@ -194,7 +194,12 @@ def test_stacked_heads_start_by_their_own_fan_in():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "representation", [Bootstrapped(3), NonDecreasing(4, n_cosines=4), QuantileOptions(Quantile(5))]
+    "representation",
+    [
+        Bootstrapped(3),
+        pytest.param(NonDecreasing(4, n_cosines=4), marks=pytest.mark.long),  # the covering set has it
+        QuantileOptions(Quantile(5)),
+    ],
 )
 def test_dueling_and_noisy_heads(representation):
     agent = agent_of(representation, dueling=True, noisy=True)

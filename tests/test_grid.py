@@ -70,7 +70,7 @@ def test_every_pair_learns(program, monkeypatch):
     assert not faults
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_library_s_loop_learns_a_point_of_the_whole_grid():
     point = dict(zip(AXES, ("quantile", "cvar", "both", True, False, False, True, 3), strict=True))
     assert not grid.measure(agent_of(point)).faults(True)

@@ -202,7 +202,7 @@ def test_values_are_learned_with_the_right_powers_of_gamma():
     assert r.metrics["loss"].iloc[-1] < r.metrics["loss"].iloc[0]
 
 
-@pytest.mark.slow
+@pytest.mark.long  # before a merge, the covering set of `test_grid.py` has the coin
 def test_the_distribution_is_learned_not_only_the_mean():
     """The safe end narrow; the risky one wide, and closer to the true mixture than any single value could be."""
     dist = learned().agent.distribution([0, 0, 1, 0, 0])
