@@ -78,17 +78,17 @@ def _shares(loop: Any) -> dict[str, float]:
         loop.env.receive()
 
     _, noise, bits = loop._learn_block(t)
-    batch, _ = loop.replay.sample(bits[0], 1.0)
+    (batch, _), layout = loop.replay.sample_rows(bits[0], 1.0), loop.replay.layout
 
     def update() -> Any:
         numbers = np.array([0, t, 1, 1, True, 0], np.int32)
-        loop._learner, _ = loop._calls.update(loop._agent, loop._learner, batch, noise, numbers, loop._seed)
+        loop._learner, _ = loop._calls.update(loop._agent, loop._learner, batch, noise, numbers, loop._seed, layout)
         return loop._learner
 
     return {
         "acting": median(act),
         "environment": median(step),
-        "sampling": median(lambda: loop.replay.sample(bits[1], 1.0) and None),
+        "sampling": median(lambda: loop.replay.sample_rows(bits[1], 1.0) and None),
         "updating": median(update),
     }
 

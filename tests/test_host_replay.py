@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tremble.core import Transition
-from tremble.replay import Accumulator, HostReplay, Replay, ReplaySpec, SumTree, bill, readable
+from tremble.replay import Accumulator, HostReplay, Replay, ReplaySpec, SumTree, bill, readable, unpack
 
 UNIFORM, PRIORITISED = ReplaySpec(), ReplaySpec(prioritised=True)
 
@@ -319,6 +319,38 @@ def test_types_are_kept_and_only_arrays_are_stored():
     batch, _ = replay.sample(np.zeros(2, np.uint32), 0.4)
     assert (batch.obs_tm1.dtype, batch.action_tm1.dtype, batch.mask_t) == (np.uint8, np.int8, None)
     assert batch.obs_t.tolist() == [4, 4]
+
+
+@pytest.mark.parametrize("spec", [UNIFORM, PRIORITISED], ids=["uniform", "prioritised"])
+@pytest.mark.parametrize("odd", [False, True], ids=["plain", "masks, bytes and extras"])
+def test_rows_unpack_to_the_sample_they_are(spec: ReplaySpec, odd: bool):
+    rng = np.random.default_rng(0)
+
+    def item() -> Transition:
+        picture = rng.integers(256, size=(3, 5), dtype=np.uint8)
+        obs = picture if odd else rng.normal(size=4).astype(np.float32)
+        extra = rng.integers(-3, 3, size=2).astype(np.int8) if odd else None
+        number = rng.normal(size=2).astype(np.float32)
+        mask = rng.random(3) < 0.5 if odd else None
+        return Transition(obs, np.asarray(rng.integers(6), np.int32), number[0], number[1], obs + 1, None, mask, extra)
+
+    replay = HostReplay(8, item(), spec)
+    for _ in range(11):
+        replay.insert(item())
+    rows, slots = replay.sample_rows(bits(1, 16), 0.4)
+    batch, same_slots = replay.sample(bits(1, 16), 0.4)
+    assert np.array_equal(slots, same_slots)
+    assert (rows.weight is None) == (not spec.prioritised)
+    assert same(jax.tree.map(np.asarray, jax.jit(unpack, static_argnums=1)(rows, replay.layout)), batch)
+
+
+def test_numbers_are_stored_as_wide_as_they_are_computed_with():
+    wide = numbered(0)._replace(reward_t=np.float64(0.1), action_tm1=np.int64(3))
+    replay = HostReplay(2, wide, UNIFORM)
+    replay.insert(wide)
+    batch, _ = replay.sample(np.zeros(1, np.uint32), 0.4)
+    assert (batch.reward_t.dtype, batch.action_tm1.dtype) == (np.float32, np.int32)
+    assert batch.reward_t[0] == np.float32(0.1)
 
 
 def test_a_sample_is_a_copy():

@@ -91,7 +91,7 @@ def test_a_forbidden_action_is_never_bootstrapped_from(enumerated):
     mask = np.ones((BATCH, N_ACTIONS), bool)
     mask[np.arange(BATCH), best] = rng.random(BATCH) < 0.5  # forbid the best action of about half the samples
     assert 0 < (~mask).sum() < BATCH
-    target, _ = bootstrap_target(agent, state, dataclasses.replace(batch, mask_t=jnp.asarray(mask)), noise, CLOCK)
+    target, _ = bootstrap_target(agent, state, batch._replace(mask_t=jnp.asarray(mask)), noise, CLOCK)
     permitted = np.where(mask, atoms.mean(-1), -np.inf).argmax(-1)
     expected = (
         np.asarray(batch.reward_t)[:, None] + np.asarray(batch.discount_t)[:, None] * atoms[np.arange(BATCH), permitted]

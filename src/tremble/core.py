@@ -6,7 +6,7 @@ Shapes are written for a single environment and a single transition; batching is
 from __future__ import annotations
 
 import enum
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -71,21 +71,23 @@ class Clock(eqx.Module):
         return 1.0 + count.astype(jnp.float32)
 
 
-class Transition(eqx.Module):
+class Transition(NamedTuple):
     """One step as the learner sees it; suffixes _tm1 (before) and _t (after) make off-by-one errors visible.
 
     ``discount_t`` is gamma, or 0 where the environment *terminated* (a time limit does not zero it).
     ``obs`` fields hold observations, or row numbers into a table of them (see `Enumerated`).
+    Arrays are NumPy's beside Gymnasium, JAX's where compiled.
+    A tuple and no module: beside Gymnasium one is made and read at every step, which a module makes ten times slower.
     """
 
     obs_tm1: Any
-    action_tm1: Int[Array, "*batch"]
-    reward_t: Float[Array, "*batch"]
-    discount_t: Float[Array, "*batch"]
+    action_tm1: Int[Any, "*batch"]
+    reward_t: Float[Any, "*batch"]
+    discount_t: Float[Any, "*batch"]
     obs_t: Any
-    weight: Float[Array, "*batch"] | None = None
+    weight: Float[Any, "*batch"] | None = None
     """Importance weight of the sample in the loss, set by the sampler (1 under uniform replay)."""
-    mask_t: Bool[Array, "*batch actions"] | None = None
+    mask_t: Bool[Any, "*batch actions"] | None = None
     """Actions permitted after the step, where the environment says; the bootstrap selects among them only."""
     extra: Any = None
     """What acting left for learning, one array: the option in force, the heads that may learn. Most agents: nothing."""

@@ -226,7 +226,7 @@ def auxiliary_loss(agent: Agent, params: PyTree, target_params: PyTree, batch: T
     if auxiliary is None:
         return jnp.zeros(())
     obs = tuple(x.materialise() if isinstance(x, Enumerated) else x for x in (batch.obs_tm1, batch.obs_t))
-    shown = eqx.tree_at(lambda b: (b.obs_tm1, b.obs_t), batch, obs)
+    shown = batch._replace(obs_tm1=obs[0], obs_t=obs[1])
     return jax.vmap(lambda transition: auxiliary(params, target_params, transition))(shown).mean()
 
 

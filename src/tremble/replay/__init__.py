@@ -2,7 +2,7 @@
 
 from tremble.replay.accumulator import Accumulator
 from tremble.replay.frames import FrameReplay, frame_bill
-from tremble.replay.host import HostReplay, bill, readable
+from tremble.replay.host import HostReplay, Rows, bill, readable, unpack
 from tremble.replay.priorities import SumTree
 from tremble.replay.spec import ReplaySpec
 from tremble.replay.uniform import Replay, draw_sample
@@ -14,6 +14,8 @@ __all__ = [
     "Accumulator",
     "HostReplay",
     "FrameReplay",
+    "Rows",
+    "unpack",
     "SumTree",
     "bill",
     "frame_bill",

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from tremble.core import Transition
@@ -33,17 +31,6 @@ class Accumulator:
         self._powers = [float(gamma) ** k for k in range(n_step + 1)]
         # Per environment the steps that still wait for rewards, oldest first: (observation, action, reward, extra).
         self._pending: list[deque[tuple[np.ndarray, np.ndarray, float, Any]]] = [deque() for _ in range(n_envs)]
-        # Items are unflattened: the constructor of a module costs ten times as much, once for every step.
-        number, flag = jnp.zeros(()), jnp.zeros((1,), bool)
-        self._structures = {
-            (masked, extra): jax.tree.structure(
-                Transition(
-                    0, jnp.zeros((), int), number, number, 0, None, flag if masked else None, 0 if extra else None
-                )
-            )
-            for masked in (False, True)
-            for extra in (False, True)
-        }
 
     def add(
         self,
@@ -85,10 +72,9 @@ class Accumulator:
         # Summed in float64: in float32 the error would grow with the window.
         total = sum(power * reward for power, (_, _, reward, _) in zip(self._powers, steps, strict=False))
         discount = 0.0 if terminated else self._powers[len(steps)]
-        leaves = [obs, action, np.asarray(total, np.float32), np.asarray(discount, np.float32), after]
-        leaves += [x for x in (mask, extra) if x is not None]
-        item: Transition = jax.tree.unflatten(self._structures[mask is not None, extra is not None], leaves)
-        return item
+        return Transition(
+            obs, action, np.asarray(total, np.float32), np.asarray(discount, np.float32), after, None, mask, extra
+        )
 
     def drop(self, env: int) -> None:
         """Forget what is pending for one environment, because its episode was lost."""

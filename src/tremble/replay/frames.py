@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
-import equinox as eqx
 import numpy as np
 from jaxtyping import Int, Num, UInt8, UInt32
 
@@ -125,8 +123,7 @@ class FrameReplay:
         batch, slots = self.items.sample(noise, importance_exponent)
         pictures = self.frames.take(np.concatenate([batch.obs_tm1, batch.obs_t], axis=1)).transpose(0, 2, 3, 1)
         before, after = pictures[..., : self._stack], pictures[..., self._stack :]
-        filled: Transition = eqx.tree_at(lambda b: (b.obs_tm1, b.obs_t), batch, (before, after))
-        return filled, slots
+        return batch._replace(obs_tm1=before, obs_t=after), slots
 
     def update_priorities(self, slots: Int[np.ndarray, "batch"], losses: Num[np.ndarray, "batch"]) -> None:
         """As `HostReplay.update_priorities`."""
@@ -174,6 +171,6 @@ def _expected_frames(capacity: int, n_envs: int, n_step: int) -> int:
     return int(capacity * (1 + SPARE)) + n_envs * (n_step + 8)
 
 
-def _with_slots(example: Any) -> Any:
+def _with_slots(example: Transition) -> Transition:
     slots = np.zeros(example.obs_tm1.shape[-1], np.int32)
-    return eqx.tree_at(lambda e: (e.obs_tm1, e.obs_t), example, (slots, slots))
+    return example._replace(obs_tm1=slots, obs_t=slots)

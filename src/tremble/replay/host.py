@@ -2,25 +2,52 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Int, Num, UInt32
+from jaxtyping import Array, Float, Int, Num, UInt8, UInt32
 
 from tremble.core import Transition
 from tremble.replay.priorities import SumTree
 from tremble.replay.spec import ReplaySpec
 
-FIELDS = tuple(field.name for field in dataclasses.fields(Transition))
 FLOOR = 1e-6
 """Added to every loss, so that no item's priority is zero and each is sampled again some day."""
 
 
+class Rows(NamedTuple):
+    """A batch as it lies in memory, in one piece: handing over one array takes a fifth of the time of six."""
+
+    rows: UInt8[np.ndarray, "batch bytes"] | UInt8[Array, "batch bytes"]
+    weight: Float[np.ndarray, "batch"] | Float[Array, "batch"] | None
+    """Importance weights; None where all are 1."""
+
+
+def unpack(batch: Rows, layout: np.dtype[Any]) -> Transition:
+    """The transitions in rows of bytes, inside a compiled function."""
+    n, places = batch.rows.shape[0], dict(layout.fields or {})
+
+    def field(name: str) -> Any:
+        if name not in places:
+            return None
+        kind, offset = places[name][:2]
+        base, shape = kind.subdtype or (kind, ())
+        raw = batch.rows[:, offset : offset + kind.itemsize]
+        if base.itemsize > 1:
+            return jax.lax.bitcast_convert_type(raw.reshape(n, *shape, base.itemsize), base)
+        raw = raw.reshape(n, *shape)
+        return raw != 0 if base == np.bool_ else jax.lax.bitcast_convert_type(raw, base)
+
+    weight = jnp.ones(n) if batch.weight is None else batch.weight
+    return Transition(**{name: field(name) for name in Transition._fields} | {"weight": weight})
+
+
 class HostReplay:
-    """Arrays ``[capacity, ...]`` for each field of a transition that is an array; item k lies in slot k mod capacity.
+    """A ring of rows ``[capacity]``, one an item, with every field of a transition that is an array.
+
+    Item k lies in slot k mod capacity.
 
     Sampling is a function of given random bits and the contents. Uniformly, the same bits pick the same transitions as
     in `Replay`. By priority, item i has probability
@@ -36,11 +63,11 @@ class HostReplay:
         if capacity < 1:
             raise ValueError(f"capacity must be at least 1, got {capacity}")
         # Zeros are promised by the operating system but not given until written to: a ring costs what it holds.
-        self._store = {
-            name: np.zeros((capacity, *field.shape), field.dtype) for name, field in _stored(example).items()
-        }
-        weighted = eqx.tree_at(lambda e: e.weight, example, 1.0, is_leaf=lambda x: x is None)
-        self._structure = jax.tree.structure(weighted)
+        self.layout = np.dtype([(name, field.dtype, field.shape) for name, field in _stored(example).items()])
+        """Where the fields lie in a row."""
+        items = np.zeros(capacity, self.layout)
+        self._store = {name: items[name] for name in self.layout.names or ()}
+        self._rows = items.view(np.uint8).reshape(capacity, self.layout.itemsize)
         self._tree = SumTree(capacity) if spec.prioritised else None
         self._exponent = spec.priority_exponent
         self._whole = spec.rollout > 0
@@ -62,7 +89,7 @@ class HostReplay:
     @property
     def nbytes(self) -> int:
         """Memory taken once the ring is full."""
-        return sum(array.nbytes for array in self._store.values()) + (self._tree.nbytes if self._tree else 0)
+        return self._rows.nbytes + (self._tree.nbytes if self._tree else 0)
 
     def keep(self, env: int, obs: Any, after: Any) -> tuple[Any, Any]:
         """What items hold of the observations before and after a step: here, the observations themselves."""
@@ -79,8 +106,8 @@ class HostReplay:
     def insert(self, item: Transition) -> None:
         """Store an item, in place of the oldest if the ring is full."""
         slot = self.count % self.capacity
-        for name in FIELDS:
-            value, array = getattr(item, name), self._store.get(name)
+        for name, value in zip(Transition._fields, item, strict=True):
+            array = self._store.get(name)
             # NumPy would broadcast a wrong shape, and store a missing mask as "nothing allowed".
             if (array is None) != (value is None) or (array is not None and array.shape[1:] != np.shape(value)):
                 raise ValueError(f"{name} of the item is not like the example's: {value!r}")
@@ -93,6 +120,16 @@ class HostReplay:
     def sample(
         self, noise: UInt32[np.ndarray, "batch"], importance_exponent: float
     ) -> tuple[Transition, Int[np.ndarray, "batch"]]:
+        """`sample_rows`, field by field."""
+        batch, slots = self.sample_rows(noise, importance_exponent)
+        items = batch.rows.view(self.layout)[:, 0]
+        fields = {name: items[name] for name in self._store}
+        weight = np.ones(len(slots), np.float32) if batch.weight is None else batch.weight
+        return Transition(**dict.fromkeys(Transition._fields) | fields | {"weight": weight}), slots
+
+    def sample_rows(
+        self, noise: UInt32[np.ndarray, "batch"], importance_exponent: float
+    ) -> tuple[Rows, Int[np.ndarray, "batch"]]:
         """Items with replacement, as a batch with its importance weights, and the slots they came from.
 
         A rollout comes as it is, without replacement.
@@ -100,26 +137,19 @@ class HostReplay:
         size = self.size
         if size == 0:
             raise ValueError("the replay memory is empty: insert before sampling")
+        weight = None
         if self._whole:
             slots = np.arange(size)
-            weight = np.ones(size, np.float32)
         elif self._tree is None:
             # As in `Replay`: the remainder favours small ages by at most size / 2^32.
             age = (noise % np.uint32(size)).astype(np.int64)
             slots = (self.count - 1 - age) % self.capacity
-            weight = np.ones(noise.shape, np.float32)
         else:
             slots = self._tree.find((noise + 0.5) / 2**32)
             share = self._tree.values(slots)
             # The largest weight is that of the smallest P, and in the quotient size and sum cancel.
             weight = ((share / share.min()) ** -importance_exponent).astype(np.float32)
-        leaves = [
-            weight if name == "weight" else self._store[name].take(slots, axis=0)
-            for name in FIELDS
-            if name == "weight" or name in self._store
-        ]
-        batch: Transition = jax.tree.unflatten(self._structure, leaves)
-        return batch, slots
+        return Rows(self._rows.take(slots, axis=0), weight), slots
 
     def update_priorities(self, slots: Int[np.ndarray, "batch"], losses: Num[np.ndarray, "batch"]) -> None:
         """Set p = |loss| + 1e-6 for the items of a batch, before any later insert can overwrite them."""
@@ -191,5 +221,6 @@ def _stored(example: Transition) -> dict[str, np.ndarray]:
     """The fields that are arrays. The weight is none of them: it belongs to a sample, not to an item."""
     if example.weight is not None:
         raise ValueError("items have no weight: it is set when they are sampled")
-    fields = {name: getattr(example, name) for name in FIELDS}
-    return {name: np.asarray(field) for name, field in fields.items() if field is not None}
+    fields = {name: np.asarray(field) for name, field in example._asdict().items() if field is not None}
+    # Numbers as wide as JAX computes with: what is wider would be cut at every sample.
+    return {name: field.astype(jax.dtypes.canonicalize_dtype(field.dtype)) for name, field in fields.items()}

@@ -52,7 +52,7 @@ class Replay(eqx.Module):
         age = (noise % size.astype(jnp.uint32)).astype(jnp.int32)
         slot = (count - 1 - age) % (self.capacity + 1)
         batch: Transition = jax.tree.map(lambda s: s[slot], self.store)
-        return eqx.tree_at(lambda b: b.weight, batch, jnp.ones(noise.shape), is_leaf=lambda x: x is None)
+        return batch._replace(weight=jnp.ones(noise.shape))
 
 
 def draw_sample(key: PRNGKeyArray, batch_size: int) -> UInt32[Array, "batch"]:

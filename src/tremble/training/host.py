@@ -21,7 +21,7 @@ from tremble.agent import ActorState, Agent
 from tremble.core import Clock, Noise, Stream, Transition, stream_key
 from tremble.envs.adaptor import Environment, EnvironmentFaultError, Outcome, Seen
 from tremble.learn import LearnerState
-from tremble.replay import Accumulator, FrameReplay, HostReplay, bill, draw_sample, frame_bill
+from tremble.replay import Accumulator, FrameReplay, HostReplay, Rows, bill, draw_sample, frame_bill
 from tremble.replay.frame_store import FrameStore
 from tremble.settings import SettingsError
 from tremble.training.checkpoint import Contents
@@ -68,10 +68,24 @@ class HostLoop:
         self.start_obs = np.zeros(env.encoder.shape, env.encoder.dtype)
         self.actors = jax.tree.map(lambda x: jnp.stack([x] * n), agent.init_actor(env.n_actions))
         self._agent, agent_structure = jax.tree.flatten(self.agent)
-        self._calls = calls_for(agent_structure, self._learner_structure, self._actors_structure)
+        noise = jax.eval_shape(lambda: agent.draw_act(jax.random.key(0), env.n_actions))
+        self._calls = calls_for(
+            agent_structure, self._learner_structure, self._actors_structure, jax.tree.structure(noise)
+        )
         self._n_params = len(jax.tree.leaves(self.params))
         self._seed = jnp.asarray(seed, jnp.int32)
-        self._remembers = agent.remembers
+        # Read at every step, and reading a module takes a microsecond.
+        self._remembers, self._rollout, self._prioritised = (
+            agent.remembers,
+            agent.replay.rollout,
+            agent.replay.prioritised,
+        )
+        self._start_steps, self._interval, self._rounds = (
+            agent.start_steps,
+            agent.update_interval,
+            agent.updates_per_round,
+        )
+        self._target_interval, self._shares = agent.target_update_interval, agent.share_noise
         self.accumulator = Accumulator(agent.replay.n_step, float(agent.gamma), n)
         self._steps = steps
         self._replay_file = replay_file
@@ -191,7 +205,7 @@ class HostLoop:
     def _store(self, seen: Seen, actions: np.ndarray, outcome: Outcome, greedy: np.ndarray) -> None:
         self._check(outcome.reward, "reward")
         self._check(outcome.after.obs, "observation")
-        rollout = self.settings.replay.rollout
+        rollout = self._rollout
         left = self.actors.extra if self._remembers else None
         extras = None if left is None else np.asarray(left)
         if rollout and not outcome.happened.all():
@@ -230,32 +244,39 @@ class HostLoop:
         Calls return before the work is done, so the environment steps meanwhile. ``drawn[i]`` is what the criterion
         drew for the action of that transition.
         """
-        settings = self.settings
-        if t < max(self.learned, settings.start_steps) or not self.replay.ready:
+        if t < max(self.learned, self._start_steps) or not self.replay.ready:
             return
         self.learned = t + 1
-        refresh = t % settings.target_update_interval == 0
-        if t == 0 or t % settings.update_interval:
+        refresh = t % self._target_interval == 0
+        if t == 0 or t % self._interval:
             if refresh:
                 self._learner = self._calls.refresh(self._agent, self._learner)
             return
-        for j in range(settings.updates_per_round):
+        for j in range(self._rounds):
             self._rank()  # before the next sample
             first, noise, bits = self._learn_block(t)
-            index = (t - first) * settings.updates_per_round + j
-            batch, slots = self.replay.sample(bits[index], self._importance(t))
-            if settings.share_noise:
+            index = (t - first) * self._rounds + j
+            batch, slots, layout = self._sample(bits[index], t)
+            if self._shares:
                 noise, index = jax.tree.map(lambda x: x[:, None], drawn), i
             numbers = np.array([index, t, self.updates, self.episodes, refresh and j == 0, j], np.int32)
-            self._learner, losses = self._calls.update(self._agent, self._learner, batch, noise, numbers, self._seed)
+            self._learner, losses = self._calls.update(
+                self._agent, self._learner, batch, noise, numbers, self._seed, layout
+            )
             self.updates += 1
-            if settings.replay.prioritised:
+            if self._prioritised:
                 self._ranked = (slots, losses)
+
+    def _sample(self, bits: np.ndarray, t: int) -> tuple[Transition | Rows, np.ndarray, np.dtype[Any] | None]:
+        """A batch, the slots it came from, and how its rows are laid out if it comes in rows."""
+        replay, importance = self.replay, self._importance(t)
+        if isinstance(replay, HostReplay):
+            return *replay.sample_rows(bits, importance), replay.layout
+        return *replay.sample(bits, importance), None
 
     def _importance(self, t: int) -> float:
         """The exponent of importance weights; asked only where there are any, since this runs at every step."""
-        spec = self.settings.replay
-        return spec.importance_exponent(t) if spec.prioritised else 1.0
+        return self.settings.replay.importance_exponent(t) if self._prioritised else 1.0
 
     def _rank(self) -> None:
         """Give the last batch its new priorities."""
@@ -271,7 +292,7 @@ class HostLoop:
         return self._acts
 
     def _learn_block(self, t: int) -> tuple[int, Any, np.ndarray]:
-        length = max(1, BLOCK // self.settings.updates_per_round)
+        length = max(1, BLOCK // self._rounds)
         first, drawn = self._learns
         if not first <= t < first + length:
             noise = draw_learns(self.agent, np.int32(self.seed), np.int32(t), length)

@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from tremble.agent import ActNoise, ActorState, Agent
 from tremble.core import Clock, Noise, Stream, Transition, stream_key
 from tremble.learn import LearnerState, learn, refresh_target
-from tremble.replay import draw_sample
+from tremble.replay import Rows, draw_sample, unpack
 from tremble.training.diagnosis import Diagnosis, diagnose
 
 BLOCK = 256
@@ -35,9 +36,9 @@ class LearnNoise(eqx.Module):
 
 
 @partial(jax.jit, static_argnums=(3,))
-def draw_acts(agent: Agent, seed: jax.Array, t0: jax.Array, n_actions: int) -> ActNoise:
-    """Numbers for the actions of `BLOCK` transitions from ``t0`` on."""
-    draw = jax.vmap(lambda t: agent.draw_act(stream_key(seed, Stream.ACT, t), n_actions))
+def draw_acts(agent: Agent, seed: jax.Array, t0: jax.Array, n_actions: int) -> Leaves:
+    """Numbers for the actions of `BLOCK` transitions from ``t0`` on: leaves of an `ActNoise`."""
+    draw = jax.vmap(lambda t: jax.tree.leaves(agent.draw_act(stream_key(seed, Stream.ACT, t), n_actions)))
     return draw(t0 + jnp.arange(BLOCK, dtype=jnp.int32))
 
 
@@ -82,8 +83,9 @@ class Calls(NamedTuple):
     ``choices`` are the actions, and whether the mean agrees; ``drawn`` is what the criterion drew, if updates share it.
     """
     update: Callable[..., tuple[Leaves, jax.Array | None]]
-    """(agent, learner, batch, noise block, numbers, seed) -> learner, losses. The learner passed in is consumed.
+    """(agent, learner, batch, noise block, numbers, seed, layout) -> learner, losses.
 
+    The learner passed in is consumed. ``batch`` is a `Transition`, or `Rows` of the static ``layout``.
     ``numbers`` are the row of the block, the step, the updates and episodes so far, whether to refresh the target
     before, and which update of the round it is. Losses are for the priorities; where there are none they are not
     computed, for their value costs as much as their gradient.
@@ -93,17 +95,17 @@ class Calls(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def calls_for(agent_structure: Any, learner_structure: Any, actors_structure: Any) -> Calls:
-    """The calls for agents, learners and actors of one structure; compiled once in a process."""
+def calls_for(agent_structure: Any, learner_structure: Any, actors_structure: Any, noise_structure: Any) -> Calls:
+    """The calls for agents, learners, actors and their noise of one structure; compiled once in a process."""
 
-    def act(agent: Leaves, params: Leaves, actors: Leaves, obs, mask, block, numbers, seed):  # type: ignore[no-untyped-def]
+    def act(agent: Leaves, params: Leaves, actors: Leaves, obs, mask, block: Leaves, numbers, seed):  # type: ignore[no-untyped-def]
         made: Agent = jax.tree.unflatten(agent_structure, agent)
         network = jax.tree.unflatten(_params_structure(learner_structure), params)
         episodes, (rows, steps) = numbers[0], numbers[1:].reshape(2, -1)
 
         def one(actor: ActorState, obs: jax.Array, mask: Any, row: jax.Array, t: jax.Array) -> Any:
             clock = Clock(t, made.updates_before(t), episodes, t, made.start_steps)
-            noise = jax.tree.map(lambda x: x[row], block)
+            noise: ActNoise = jax.tree.unflatten(noise_structure, [x[row] for x in block])
             key = stream_key(seed, Stream.PREDICT_TO_ACT, t) if made.random_predictions else None
             action, actor, drawn, info = made.act(network, actor, obs, mask, noise, clock, key)
             return jnp.stack([action, info.greedy.astype(action.dtype)]), actor, drawn if made.share_noise else ()
@@ -113,8 +115,13 @@ def calls_for(agent_structure: Any, learner_structure: Any, actors_structure: An
         choices, after, drawn = jax.vmap(one, over, (1, 0, 0))(before, obs, mask, rows, steps)
         return choices, jax.tree.leaves(after), drawn
 
-    def update(agent: Leaves, learner: Leaves, batch: Transition, block, numbers, seed):  # type: ignore[no-untyped-def]
+    def update(  # type: ignore[no-untyped-def]
+        agent: Leaves, learner: Leaves, batch: Transition | Rows, block, numbers, seed, layout: np.dtype[Any] | None
+    ):
         made: Agent = jax.tree.unflatten(agent_structure, agent)
+        if isinstance(batch, Rows):
+            assert layout is not None, "rows need a layout"
+            batch = unpack(batch, layout)
         row, t, updates, episodes, refreshes, number = numbers
         state: LearnerState = jax.tree.unflatten(learner_structure, learner)
         state = jax.lax.cond(refreshes > 0, partial(refresh_target, made), lambda s: s, state)
@@ -130,7 +137,11 @@ def calls_for(agent_structure: Any, learner_structure: Any, actors_structure: An
         made: Agent = jax.tree.unflatten(agent_structure, agent)
         return jax.tree.leaves(refresh_target(made, jax.tree.unflatten(learner_structure, learner)))
 
-    return Calls(jax.jit(act), jax.jit(update, donate_argnums=(1,)), jax.jit(refresh, donate_argnums=(1,)))
+    return Calls(
+        jax.jit(act),
+        jax.jit(update, donate_argnums=(1,), static_argnums=(6,)),
+        jax.jit(refresh, donate_argnums=(1,)),
+    )
 
 
 def _params_structure(learner_structure: Any) -> Any:
