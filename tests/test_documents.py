@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tremble.presets import PRESETS
 from tremble.studies.nchain_settings import PAIRS, PAPER_COUNTS
 
 ROOT = Path(__file__).parents[1]
@@ -40,3 +41,11 @@ def test_published_counts_match_the_reference_file():
     with (ROOT / "references" / "nchain_counts.csv").open() as file:
         rows = {row.pop("agent"): tuple(int(v) for v in row.values()) for row in csv.DictReader(file)}
     assert rows == PAPER_COUNTS and len(PAIRS) == 8
+
+
+def test_every_preset_has_a_page_that_names_it():
+    index = (ROOT / "docs" / "agents" / "README.md").read_text()
+    rows = re.findall(r"^\| \[`(\w+)`\]\((\w+\.md)\) \| (.*) \|$", index, re.M)
+    assert [(name, about) for name, _, about in rows] == [(name, about) for name, (about, _) in PRESETS.items()]
+    for name, page, _ in rows:
+        assert re.search(rf"[`\"]{name}[`\"]", (ROOT / "docs" / "agents" / page).read_text()), (name, page)

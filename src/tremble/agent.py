@@ -16,7 +16,16 @@ from tremble.core import Behaviour, Clock, Criterion, Noise, Representation, Sca
 from tremble.criteria import Mean, Perturbed
 from tremble.dist import ReturnDist
 from tremble.learn import Adam, LearnerState, RMSProp
-from tremble.networks import ConvSpec, ConvTorso, Mlp, MlpSpec, SideBySide, initialise, side_by_side
+from tremble.networks import (
+    ConvSpec,
+    ConvTorso,
+    Mlp,
+    MlpSpec,
+    SideBySide,
+    deepen_streams,
+    initialise,
+    side_by_side,
+)
 from tremble.replay import ReplaySpec
 from tremble.representations import Quantile
 
@@ -105,6 +114,9 @@ class Agent(eqx.Module):
     """Select the bootstrap action with the online parameters instead of the target ones."""
     dueling: bool = eqx.field(static=True, default=False)
     """Split the head into a value and advantages (`tremble.networks.Dueling`)."""
+    stream_width: int = eqx.field(static=True, default=0)
+    """Units of a hidden layer in each of the two, noisy where the head is; 0 has none. Rainbow has its dense layer
+    there and not in the torso."""
     noisy: bool = eqx.field(static=True, default=False)
     """Learned noise in the head's weights (`tremble.networks.NoisyLinear`), drawn anew for every prediction."""
 
@@ -120,6 +132,8 @@ class Agent(eqx.Module):
         ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.stream_width and not self.dueling:
+            raise ValueError("stream_width is about the streams of a dueling head: it needs dueling=True")
         if self.start_steps < 0:
             raise ValueError(f"start_steps must not be negative, got {self.start_steps}")
         if self.replay.rollout and self.updates_per_round > 1:
@@ -158,9 +172,10 @@ class Agent(eqx.Module):
             if n_torsos == 1
             else side_by_side(self.network, torso_key, obs_shape, n_torsos)
         )
-        params = Network(
-            torso, self.representation.init_head(head_key, n_features, n_actions, self.dueling, self.noisy)
-        )
+        head = self.representation.init_head(head_key, n_features, n_actions, self.dueling, self.noisy)
+        if self.stream_width:
+            head = deepen_streams(head, self.stream_width, jax.random.fold_in(key, 2))
+        params = Network(torso, head)
         params = initialise(params, self.network.initialisation, jax.random.fold_in(key, 1))
         return LearnerState(params, params, self.transform().init(params))
 

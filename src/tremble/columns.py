@@ -50,6 +50,21 @@ class Column:
     """Settings that single agents were published with, or need here, where they differ from the column."""
 
 
+_LEVELS_MEET_PICTURES: dict[str, Any] = {"widths": (), "n_hidden": 512}
+"""Networks that take a level multiply its embedding with what the convolutions give, and heads of an ensemble start
+there; the dense layer comes behind."""
+_RAINBOW: dict[str, Any] = {
+    "learning_rate": 6.25e-5,
+    "adam_epsilon": 1.5e-4,
+    "start_steps": 20_000,
+    "target_update_interval": 8_000,
+    "priority_exponent": 0.5,
+}
+_STREAMS: dict[str, Any] = {"widths": (), "stream_width": 512}
+"""Rainbow's dense layer stands in both streams of its head, and is noisy there."""
+_LEVELS_IN_PROTOCOLS: dict[tuple[str, str], dict[str, Any]] = {("dqn_zoo", "iqn"): {"n_choose": 64}}
+"""Sizes that a protocol's agents have, by protocol and agent."""
+
 COLUMNS: dict[str, Column] = {
     "nchain": Column(
         batch_size=64,
@@ -114,8 +129,10 @@ COLUMNS: dict[str, Column] = {
             "dqn": {"learning_rate": 2.5e-4},
             "double_dqn": {"learning_rate": 2.5e-4},
             "prioritised_dqn": {"learning_rate": 2.5e-4 / 4},
-            "bootstrapped_dqn": {"learning_rate": 2.5e-4},
+            "bootstrapped_dqn": {"learning_rate": 2.5e-4} | _LEVELS_MEET_PICTURES,
+            **{name: _LEVELS_MEET_PICTURES for name in ("iqn", "fqf", "ndqfn", "pqr_iqn", "pqr_fqf")},
             "c51": {"learning_rate": 2.5e-4},
+            "pqr_c51": {"learning_rate": 2.5e-4},
             # QUOTA's own: its counters are steps of one of 16 environments, ours are transitions.
             "quota_onpolicy": {
                 "target_update_interval": 160_000,
@@ -123,20 +140,9 @@ COLUMNS: dict[str, Column] = {
                 "epsilon_decay_steps": 4e6,
                 "option_epsilon_decay_steps": 4e7,
             },
-            "rainbow": {
-                "learning_rate": 6.25e-5,
-                "adam_epsilon": 1.5e-4,
-                "start_steps": 20_000,
-                "target_update_interval": 8_000,
-                "priority_exponent": 0.5,
-            },
-            "rainbow_dopamine": {
-                "learning_rate": 6.25e-5,
-                "adam_epsilon": 1.5e-4,
-                "start_steps": 20_000,
-                "target_update_interval": 8_000,
-                "priority_exponent": 0.5,
-            },
+            "rainbow": _RAINBOW | _STREAMS,
+            "pqr_rainbow": _RAINBOW | _STREAMS,  # what a criterion does shows only beside equal settings
+            "rainbow_dopamine": _RAINBOW,
         },
     ),
     # Not the paper's: MinAtar's own (Young and Tian 2019) for DQN, with Adam in place of RMSProp at the same learning
@@ -263,7 +269,12 @@ def under(column: Column, protocol: AtariProtocol) -> Column:
             "network.initialisation": starts.get(protocol.torso_initialisation, protocol.torso_initialisation),
         },
         published=column.published
-        | {a.agent: column.published.get(a.agent, {}) | _as_published(a) for a in published_agents(protocol.name)},
+        | {
+            a.agent: column.published.get(a.agent, {})
+            | _as_published(a)
+            | _LEVELS_IN_PROTOCOLS.get((protocol.name, a.agent), {})
+            for a in published_agents(protocol.name)
+        },
     )
 
 

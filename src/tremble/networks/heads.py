@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import equinox as eqx
 import jax
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from tremble.networks.noisy import NoisyLinear, linear
 
@@ -22,6 +24,18 @@ class Plain(eqx.Module):
         return self.linear(features, key=key).reshape(-1, self.n_outputs)
 
 
+class Stream(eqx.Module):
+    """A hidden layer with ReLU and one behind it, in place of a single layer."""
+
+    hidden: eqx.nn.Linear | NoisyLinear
+    out: eqx.nn.Linear | NoisyLinear
+
+    def __call__(self, x: Float[Array, "in"], *, key: PRNGKeyArray | None = None) -> Float[Array, "out"]:
+        """Apply both; of noisy layers each has noise of its own."""
+        hidden_key, out_key = (None, None) if key is None else jax.random.split(key)
+        return self.out(jax.nn.relu(self.hidden(x, key=hidden_key)), key=out_key)
+
+
 class Dueling(eqx.Module):
     """A value shared by all actions plus centred advantages, output by output:
 
@@ -31,8 +45,8 @@ class Dueling(eqx.Module):
     centring fixes the sum over actions, not each distribution: the atoms of an action are still free.
     """
 
-    value: eqx.nn.Linear | NoisyLinear
-    advantage: eqx.nn.Linear | NoisyLinear
+    value: eqx.nn.Linear | NoisyLinear | Stream
+    advantage: eqx.nn.Linear | NoisyLinear | Stream
 
     def __call__(
         self, features: Float[Array, "features"], key: PRNGKeyArray | None = None
@@ -45,6 +59,7 @@ class Dueling(eqx.Module):
 
 
 Head = Plain | Dueling
+T = TypeVar("T", bound=PyTree)
 
 
 def make_head(
@@ -58,3 +73,24 @@ def make_head(
         linear(value_key, n_features, n_outputs, noisy),
         linear(advantage_key, n_features, n_actions * n_outputs, noisy),
     )
+
+
+def deepen_streams(network: T, width: int, key: PRNGKeyArray) -> T:
+    """The network with a hidden layer of ``width`` in both streams of its dueling heads, noisy where the head is."""
+
+    def deepen(layer: eqx.nn.Linear | NoisyLinear, key: PRNGKeyArray) -> Stream:
+        n_outputs, n_inputs = layer.weight.shape
+        noisy, (hidden_key, out_key) = isinstance(layer, NoisyLinear), jax.random.split(key)
+        return Stream(linear(hidden_key, n_inputs, width, noisy), linear(out_key, width, n_outputs, noisy))
+
+    def change(part: PyTree, key: PRNGKeyArray) -> PyTree:
+        if not isinstance(part, Dueling):
+            return part
+        assert not isinstance(part.value, Stream) and not isinstance(part.advantage, Stream), "deepened already"
+        value_key, advantage_key = jax.random.split(key)
+        return Dueling(deepen(part.value, value_key), deepen(part.advantage, advantage_key))
+
+    parts, structure = jax.tree.flatten(network, is_leaf=lambda x: isinstance(x, Dueling))
+    changed = [change(part, k) for part, k in zip(parts, jax.random.split(key, len(parts)), strict=True)]
+    deepened: T = jax.tree.unflatten(structure, changed)
+    return deepened

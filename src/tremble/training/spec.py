@@ -23,6 +23,7 @@ ADDED_LATER: dict[str, Any] = {
     "network.layer_norm": False,
     "chooser.epsilon_origin": "zero",
     "dueling": False,
+    "stream_width": 0,
     "noisy": False,
     "representation.monotone": False,
     "optimiser.decay_updates": 0,
