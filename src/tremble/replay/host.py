@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Num, UInt8, UInt32
+from jaxtyping import Array, Float, Int, Num, UInt, UInt32
 
 from tremble.core import Transition
 from tremble.replay.priorities import SumTree
@@ -20,25 +20,25 @@ FLOOR = 1e-6
 class Rows(NamedTuple):
     """A batch as it lies in memory, in one piece: handing over one array takes a fifth of the time of six."""
 
-    rows: UInt8[np.ndarray, "batch bytes"] | UInt8[Array, "batch bytes"]
+    rows: UInt[np.ndarray, "batch words"] | UInt[Array, "batch words"]
+    """Words of four bytes where all fields are made of them, else bytes."""
     weight: Float[np.ndarray, "batch"] | Float[Array, "batch"] | None
     """Importance weights; None where all are 1."""
 
 
 def unpack(batch: Rows, layout: np.dtype[Any]) -> Transition:
-    """The transitions in rows of bytes, inside a compiled function."""
+    """The transitions in rows of words, inside a compiled function."""
     n, places = batch.rows.shape[0], dict(layout.fields or {})
+    unit = batch.rows.dtype.itemsize
 
     def field(name: str) -> Any:
         if name not in places:
             return None
         kind, offset = places[name][:2]
         base, shape = kind.subdtype or (kind, ())
-        raw = batch.rows[:, offset : offset + kind.itemsize]
-        if base.itemsize > 1:
-            return jax.lax.bitcast_convert_type(raw.reshape(n, *shape, base.itemsize), base)
-        raw = raw.reshape(n, *shape)
-        return raw != 0 if base == np.bool_ else jax.lax.bitcast_convert_type(raw, base)
+        words = batch.rows[:, offset // unit : (offset + kind.itemsize) // unit]
+        words = words.reshape(n, *shape, *([] if base.itemsize == unit else [base.itemsize]))
+        return words != 0 if base == np.bool_ else jax.lax.bitcast_convert_type(words, base)
 
     weight = jnp.ones(n) if batch.weight is None else batch.weight
     return Transition(**{name: field(name) for name in Transition._fields} | {"weight": weight})
@@ -67,7 +67,8 @@ class HostReplay:
         """Where the fields lie in a row."""
         items = np.zeros(capacity, self.layout)
         self._store = {name: items[name] for name in self.layout.names or ()}
-        self._rows = items.view(np.uint8).reshape(capacity, self.layout.itemsize)
+        in_words = all(field.dtype.itemsize == 4 for field in _stored(example).values())
+        self._rows = items.view(np.uint32 if in_words else np.uint8).reshape(capacity, -1)
         self._tree = SumTree(capacity) if spec.prioritised else None
         self._exponent = spec.priority_exponent
         self._whole = spec.rollout > 0
