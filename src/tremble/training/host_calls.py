@@ -124,7 +124,10 @@ def calls_for(agent_structure: Any, learner_structure: Any, actors_structure: An
             batch = unpack(batch, layout)
         row, t, updates, episodes, refreshes, number = numbers
         state: LearnerState = jax.tree.unflatten(learner_structure, learner)
-        state = jax.lax.cond(refreshes > 0, partial(refresh_target, made), lambda s: s, state)
+        if made.target_update_interval == made.updates_per_round == 1:  # always due; a branch would copy the parameters
+            state = refresh_target(made, state)
+        else:
+            state = jax.lax.cond(refreshes > 0, partial(refresh_target, made), lambda s: s, state)
         key = None
         if made.random_predictions:
             key = stream_key(seed, Stream.PREDICT_TO_LEARN, t)
