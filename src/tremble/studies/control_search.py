@@ -103,6 +103,10 @@ SEARCHES = (
             {"n_step": 3, "delta_0": 2e4, "gamma": 0.999},
             {"n_step": 5, "delta_0": 2e4, "gamma": 0.998},
             {"n_step": 5, "delta_0": 2e4, "gamma": 0.999},
+            {"n_step": 5, "gamma": 0.998},
+            {"n_step": 5, "delta_0": 2e4, "gamma": 0.998, "widths": (256, 256)},
+            {"n_step": 3, "delta_0": 2e4, "gamma": 0.998, "updates_per_round": 2, "decay_updates": 198_000},
+            {"n_step": 5, "delta_0": 2e4, "gamma": 0.998, "layer_norm": True},
         ),
     ),
 )
