@@ -198,7 +198,7 @@ COLUMNS: dict[str, Column] = {
         kappa=1.0,
         beta=0.05,
         memory_size=50_000,
-        learning_rate=1e-3,
+        learning_rate=5e-4,
         gamma=0.99,
         update_interval=1,
         target_update_interval=1,
@@ -210,7 +210,7 @@ COLUMNS: dict[str, Column] = {
         delta_0=2e3,
         widths=(64, 64),
         support=(-100.0, 100.0),
-        settings={"target_tau": 0.02, "double": True},
+        settings={"target_tau": 0.02, "double": True, "layer_norm": True},
     ),
     # Ours, for LunarLander in 100,000 steps: larger and longer than `control`, its steps shrinking to nothing.
     "lunarlander_tuned": Column(
