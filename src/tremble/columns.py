@@ -50,9 +50,9 @@ class Column:
     """Settings that single agents were published with, or need here, where they differ from the column."""
 
 
-_LEVELS_MEET_PICTURES: dict[str, Any] = {"widths": (), "n_hidden": 512}
-"""Networks that take a level multiply its embedding with what the convolutions give, and heads of an ensemble start
-there; the dense layer comes behind."""
+_DENSE_IN_HEAD: dict[str, Any] = {"widths": (), "n_hidden": 512}
+"""The head begins where the convolutions end, and the dense layer is its own: levels are multiplied with what the
+convolutions give, and every head of an ensemble has a dense layer."""
 _RAINBOW: dict[str, Any] = {
     "learning_rate": 6.25e-5,
     "adam_epsilon": 1.5e-4,
@@ -60,10 +60,10 @@ _RAINBOW: dict[str, Any] = {
     "target_update_interval": 8_000,
     "priority_exponent": 0.5,
 }
-_STREAMS: dict[str, Any] = {"widths": (), "stream_width": 512}
-"""Rainbow's dense layer stands in both streams of its head, and is noisy there."""
-_LEVELS_IN_PROTOCOLS: dict[tuple[str, str], dict[str, Any]] = {("dqn_zoo", "iqn"): {"n_choose": 64}}
-"""Sizes that a protocol's agents have, by protocol and agent."""
+_DENSE_IN_STREAMS: dict[str, Any] = {"widths": (), "stream_width": 512}
+"""Likewise, in both streams of Rainbow's head, noisy where the head is."""
+_SIZES_BY_PROTOCOL: dict[tuple[str, str], dict[str, Any]] = {("dqn_zoo", "iqn"): {"n_choose": 64}}
+"""What differs from the preset, by protocol and agent."""
 
 COLUMNS: dict[str, Column] = {
     "nchain": Column(
@@ -129,8 +129,8 @@ COLUMNS: dict[str, Column] = {
             "dqn": {"learning_rate": 2.5e-4},
             "double_dqn": {"learning_rate": 2.5e-4},
             "prioritised_dqn": {"learning_rate": 2.5e-4 / 4},
-            "bootstrapped_dqn": {"learning_rate": 2.5e-4} | _LEVELS_MEET_PICTURES,
-            **{name: _LEVELS_MEET_PICTURES for name in ("iqn", "fqf", "ndqfn", "pqr_iqn", "pqr_fqf")},
+            "bootstrapped_dqn": {"learning_rate": 2.5e-4} | _DENSE_IN_HEAD,
+            **{name: _DENSE_IN_HEAD for name in ("iqn", "fqf", "ndqfn", "pqr_iqn", "pqr_fqf")},
             "c51": {"learning_rate": 2.5e-4},
             "pqr_c51": {"learning_rate": 2.5e-4},
             # QUOTA's own: its counters are steps of one of 16 environments, ours are transitions.
@@ -140,8 +140,8 @@ COLUMNS: dict[str, Column] = {
                 "epsilon_decay_steps": 4e6,
                 "option_epsilon_decay_steps": 4e7,
             },
-            "rainbow": _RAINBOW | _STREAMS,
-            "pqr_rainbow": _RAINBOW | _STREAMS,  # what a criterion does shows only beside equal settings
+            "rainbow": _RAINBOW | _DENSE_IN_STREAMS,
+            "pqr_rainbow": _RAINBOW | _DENSE_IN_STREAMS,  # what a criterion does shows only beside equal settings
             "rainbow_dopamine": _RAINBOW,
         },
     ),
@@ -272,7 +272,7 @@ def under(column: Column, protocol: AtariProtocol) -> Column:
         | {
             a.agent: column.published.get(a.agent, {})
             | _as_published(a)
-            | _LEVELS_IN_PROTOCOLS.get((protocol.name, a.agent), {})
+            | _SIZES_BY_PROTOCOL.get((protocol.name, a.agent), {})
             for a in published_agents(protocol.name)
         },
     )

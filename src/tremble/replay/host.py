@@ -63,11 +63,12 @@ class HostReplay:
         if capacity < 1:
             raise ValueError(f"capacity must be at least 1, got {capacity}")
         # Zeros are promised by the operating system but not given until written to: a ring costs what it holds.
-        self.layout = np.dtype([(name, field.dtype, field.shape) for name, field in _stored(example).items()])
+        fields = _stored(example)
+        self.layout = np.dtype([(name, field.dtype, field.shape) for name, field in fields.items()])
         """Where the fields lie in a row."""
         items = np.zeros(capacity, self.layout)
-        self._store = {name: items[name] for name in self.layout.names or ()}
-        in_words = all(field.dtype.itemsize == 4 for field in _stored(example).values())
+        self._store = {name: items[name] for name in fields}
+        in_words = all(field.dtype.itemsize == 4 for field in fields.values())
         self._rows = items.view(np.uint32 if in_words else np.uint8).reshape(capacity, -1)
         self._tree = SumTree(capacity) if spec.prioritised else None
         self._exponent = spec.priority_exponent
