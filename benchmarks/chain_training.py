@@ -37,14 +37,14 @@ def tremble_training(seeds: list[int], steps: int, listed: bool = True) -> Conte
     return Contender(lambda _: _advance(moments, steps) * len(seeds), facts)
 
 
-def agents_training(names: list[str], chunk: int) -> Contender:
+def agents_training(names: list[str], chunk: int, listed: bool = True) -> Contender:
     """Several agents in one process, each with a run of its own; a turn is one compiled chunk of the named one."""
     from tremble.presets import make
 
     runs: dict[str, Iterator[Any]] = {}
     for name in names:
         agent = make(name, DOMAIN)
-        runs[name] = _moments(agent, _chain(listed=True), [0], agent.memory_size, chunk)
+        runs[name] = _moments(agent, _chain(listed), [0], agent.memory_size, chunk)
         _advance(runs[name], 3 * chunk)  # past the start of learning and past compilation
     return Contender(lambda name: _advance(runs[name], chunk))
 

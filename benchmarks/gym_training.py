@@ -26,13 +26,15 @@ def settings(domain: str, **changes: Any) -> Any:
     return dataclasses.replace(COLUMNS[domain], **(plain | changes))
 
 
-def tremble_gym(env: str, domain: str, seed: int, steps: int, warm_up: int, changes: dict[str, Any]) -> Contender:
-    """QR-DQN by the loop behind `tremble.train`; a turn is ``steps`` steps, each with an update."""
+def tremble_gym(
+    env: str, domain: str, seed: int, steps: int, warm_up: int, changes: dict[str, Any], agent_name: str = "qrdqn"
+) -> Contender:
+    """QR-DQN (or another agent) by the loop behind `tremble.train`; a turn is ``steps`` steps, each with an update."""
     from tremble.envs.adaptor import open_environment
     from tremble.presets import PRESETS
     from tremble.training.host import HostLoop
 
-    agent = PRESETS["qrdqn"][1](settings(domain, **changes))
+    agent = PRESETS[agent_name][1](settings(domain, **changes))
     loop = HostLoop(agent, open_environment(env), seed, 10**6)
     begin = time.perf_counter()
     loop.advance(START + warm_up)

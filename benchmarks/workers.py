@@ -22,7 +22,8 @@ ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
 }
-"""Start-up settings that keep JAX and PyTorch to one thread each."""
+"""Start-up settings that keep JAX and PyTorch to one thread each. XLA still hands parts of a program to a second
+thread, so each process is also kept to one core."""
 
 REST_SECONDS = 0.01
 """Pause between two turns: threads of the last one may keep spinning for a moment after their work is done."""
@@ -67,9 +68,10 @@ class Team:
         context = multiprocessing.get_context("spawn")
         self._pipes, self._processes = [], []
         with _environment({"JAX_PLATFORMS": "cpu"} | (ONE_THREAD if one_thread else {})):
-            for options in each:
+            for number, options in enumerate(each):
                 ours, theirs = context.Pipe()
-                process = context.Process(target=_serve, args=(theirs, build, options), daemon=True)
+                core = number if one_thread else None
+                process = context.Process(target=_serve, args=(theirs, build, options, core), daemon=True)
                 process.start()
                 theirs.close()
                 self._pipes.append(ours)
@@ -130,9 +132,12 @@ def _environment(changes: dict[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _serve(pipe: Any, build: Callable[..., Contender], options: dict[str, Any]) -> None:
+def _serve(pipe: Any, build: Callable[..., Contender], options: dict[str, Any], core: int | None) -> None:
     """Main function of a process: build, report the facts, then one turn per message until the pipe closes."""
     try:
+        if core is not None and hasattr(os, "sched_setaffinity"):
+            cores = sorted(os.sched_getaffinity(0))
+            os.sched_setaffinity(0, {cores[core % len(cores)]})
         contender = build(**options)
         pipe.send((True, contender.facts))
         while True:

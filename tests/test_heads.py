@@ -41,8 +41,20 @@ def test_every_layer_of_noisy_streams_has_noise_of_its_own():
     np.testing.assert_array_equal(head(FEATURES), head(FEATURES))
     one, other = head(FEATURES, jax.random.key(2)), head(FEATURES, jax.random.key(3))
     assert not np.allclose(one, other) and not np.allclose(one, head(FEATURES))
-    keys = [k for part in jax.random.split(jax.random.key(2)) for k in jax.random.split(part)]
-    assert len({jax.random.key_data(k).tobytes() for k in keys}) == 4
+
+    heard: list[bytes] = []
+
+    class Listening(NoisyLinear):
+        def __call__(self, x: jax.Array, *, key: jax.Array | None = None) -> jax.Array:
+            assert key is not None
+            heard.append(np.asarray(jax.random.key_data(key)).tobytes())
+            return super().__call__(x, key=key)
+
+    def stream(n_outputs: int) -> Stream:
+        return Stream(Listening(3, 7, key=jax.random.key(0)), Listening(7, n_outputs, key=jax.random.key(0)))
+
+    Dueling(stream(5), stream(4 * 5))(FEATURES, jax.random.key(2))
+    assert len(heard) == len(set(heard)) == 4
 
 
 def test_heads_without_streams_stay_as_they_are():

@@ -62,7 +62,10 @@ _RAINBOW: dict[str, Any] = {
 }
 _DENSE_IN_STREAMS: dict[str, Any] = {"widths": (), "stream_width": 512}
 """Likewise, in both streams of Rainbow's head, noisy where the head is."""
-_SIZES_BY_PROTOCOL: dict[tuple[str, str], dict[str, Any]] = {("dqn_zoo", "iqn"): {"n_choose": 64}}
+_SIZES_BY_PROTOCOL: dict[tuple[str, str], dict[str, Any]] = {
+    ("dqn_zoo", "qrdqn"): {"n_quantiles": 201},
+    ("dqn_zoo", "iqn"): {"n_choose": 64},
+}
 """What differs from the preset, by protocol and agent."""
 
 COLUMNS: dict[str, Column] = {

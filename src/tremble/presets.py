@@ -242,19 +242,18 @@ def make(name: str, domain: str = "nchain", protocol: str | None = None, **chang
         raise SettingsError(f"there is no agent {name!r}; {nearest(name, PRESETS)}")
     if domain not in COLUMNS:
         raise SettingsError(f"there are no hyperparameters for {domain!r}; {nearest(domain, COLUMNS)}")
-    # The number of quantiles sizes the head and the perturbation together; everything else is one field of the agent.
     column = COLUMNS[domain]
     if protocol is not None:
         if domain != "atari":
             raise SettingsError(f"protocols are about Atari; {domain!r} has none")
         column = under(column, find_protocol(protocol))
-        if (protocol, name) == ("dqn_zoo", "qrdqn"):
-            column = dataclasses.replace(column, n_quantiles=201)
-    if "n_quantiles" in changes:
-        column = dataclasses.replace(column, n_quantiles=int(changes.pop("n_quantiles")))
+    # The number of quantiles sizes the head and the perturbation together; everything else is one field of the agent.
+    published = dict(column.published.get(name, {}))
+    n_quantiles = published.pop("n_quantiles", column.n_quantiles)
+    column = dataclasses.replace(column, n_quantiles=int(changes.pop("n_quantiles", n_quantiles)))
     if "batch_size" in changes:
         column = dataclasses.replace(column, batch_size=int(changes["batch_size"]))
-    agent, published = PRESETS[name][1](column), dict(column.published.get(name, {}))
+    agent = PRESETS[name][1](column)
     if optimiser := published.pop("optimiser", None):
         agent = dataclasses.replace(agent, optimiser=optimiser)
         published.pop("adam_epsilon", None)

@@ -60,7 +60,7 @@ class Demo:
     store: Path = Path("runs/store")
     """Where trained runs are kept; an interrupted demo goes on from there."""
     seeds: int | None = None
-    """Seeds 0 to N-1 (default: 3)."""
+    """Seeds 0 to N-1 (default: 5)."""
     steps: int | None = None
     """Environment steps per run (default: 20000)."""
     full: bool = False
@@ -70,11 +70,12 @@ class Demo:
 
     def run(self) -> None:
         """Run it."""
-        from tremble.studies.demo import STUDY
+        from tremble.studies.demo import CAUTION, STUDY
 
         seeds = self.seeds or (10 if self.full else None)
         settings = Study(STUDY.name, seeds=seeds, out=self.out, store=self.store, steps=self.steps, jobs=self.jobs)
         _run_study(STUDY, settings, self.out, show_counts=True)
+        console.print(" ".join(CAUTION.split()))
 
 
 @dataclass

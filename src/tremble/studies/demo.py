@@ -6,6 +6,9 @@ from tremble.studies import illustrate, nchain_counts, nchain_returns
 from tremble.studies.nchain_settings import main_cells
 from tremble.studies.runner import Options, Results, Study
 
+CAUTION = """Seeds differ more than agents do here: a run finds the left end early, late or never. So few seeds show how the agents
+behave, not which is better, and neither order nor size of these counts should be read as a result."""
+
 
 def analyse(results: Results, options: Options) -> str:
     """The counts and returns of the real studies, with few seeds, and the pictures of the idea."""
@@ -14,8 +17,9 @@ def analyse(results: Results, options: Options) -> str:
     returns = nchain_returns.analyse(results, options)
     return f"""# tremble demo
 
-{options.seeds} seeds are enough to see the behaviour, not to judge it: the verdicts below are what so few seeds allow. The full
-setting is `tremble study nchain-counts`.
+{CAUTION}
+
+The full setting is `tremble study nchain-counts`; the verdicts below are what {options.seeds} seeds allow.
 
 ## Why randomise?
 
@@ -38,4 +42,4 @@ def _deeper(text: str) -> str:
     return "\n".join(f"#{line}" if line.startswith("#") else line for line in text.splitlines()) + "\n"
 
 
-STUDY = Study("demo", "four agents on N-Chain in about three minutes", main_cells, analyse, seeds=3, quick_seeds=1)
+STUDY = Study("demo", "four agents on N-Chain in about three minutes", main_cells, analyse, seeds=5, quick_seeds=1)
