@@ -91,7 +91,7 @@ lock: install ## pin the newest versions that fit: requirements.lock and require
 	$(PIP_COMPILE) --extra dev --output-file requirements.lock pyproject.toml
 	sed -i.bak -E '/^tremble @ /d; s/ tremble, (tremble \(pyproject)/ \1/; s/ tremble$$/ tremble (pyproject.toml)/' requirements.lock && rm requirements.lock.bak
 	grep -vE '^(pandas|filelock)==' requirements.lock > bench-constraints.txt  # Tianshou wants older ones
-	$(PIP_COMPILE) --extra box2d --constraint bench-constraints.txt --output-file requirements-bench.lock pyproject.toml requirements-bench.in
+	$(PIP_COMPILE) --extra box2d --extra atari --constraint bench-constraints.txt --output-file requirements-bench.lock pyproject.toml requirements-bench.in
 	sed -i.bak -E 's/^(torch==[0-9.]+)\+[a-z0-9]+/\1/' requirements-bench.lock && rm requirements-bench.lock.bak bench-constraints.txt
 
 bench: $(BENCH_VENV)/.installed ## speed beside other libraries, in an environment of its own (ARGS=--help)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import family, gym, loss, machine, nchain, overhead, report
+from benchmarks import atari, family, gym, loss, machine, nchain, overhead, report
 from benchmarks.compare import Part
 
 PARTS = {
@@ -19,6 +19,7 @@ PARTS = {
     "overhead": overhead.measure,
     "gym": gym.measure,
     "family": family.measure,
+    "atari": atari.measure,
 }
 HERE, SCRATCH = Path(__file__).parent, Path("runs/bench")
 LOAD_WARNING = 0.5
@@ -30,6 +31,7 @@ parts:
   overhead  PQR, DLTV and p-DLTV beside QR-DQN: what the criterion costs
   gym       LunarLander and CartPole training steps per second: tremble and sb3-contrib, one run and one per core
   family    every preset on CartPole and N-Chain, beside the peers that have the same agent
+  atari     Pong training steps per second: tremble, sb3-contrib and Dopamine; MinAtar inside XLA and outside
 
 examples:
   make bench                                  everything, some minutes; writes benchmarks/RESULTS.md and results.json

@@ -80,7 +80,7 @@ def _shares(loop: Any) -> dict[str, float]:
         loop.env.receive()
 
     _, noise, bits = loop._learn_block(t)
-    (batch, _), layout = loop.replay.sample_rows(bits[0], 1.0), loop.replay.layout
+    batch, _, layout = loop._sample(bits[0], t)
 
     def update() -> Any:
         numbers = np.array([0, t, 1, 1, True, 0], np.int32)
@@ -90,7 +90,7 @@ def _shares(loop: Any) -> dict[str, float]:
     return {
         "acting": median(act),
         "environment": median(step),
-        "sampling": median(lambda: loop.replay.sample_rows(bits[1], 1.0) and None),
+        "sampling": median(lambda: loop._sample(bits[1], t) and None),
         "updating": median(update),
     }
 

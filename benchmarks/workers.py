@@ -7,13 +7,18 @@ round, so that whatever else the machine does hits all of them alike.
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
+import subprocess
+import threading
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 ONE_THREAD = {
@@ -104,6 +109,54 @@ class Team:
         if not ok:
             raise RuntimeError(f"a benchmark process failed:\n{value}")
         return value
+
+
+class Elsewhere:
+    """A contender in an environment of its own: another interpreter runs a script that speaks JSON, line by line."""
+
+    def __init__(self, python: Path, script: Path, options: dict[str, Any]):
+        """Start it and wait until it is warm."""
+        self._process = subprocess.Popen(
+            [str(python), str(script), json.dumps(options)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"JAX_PLATFORMS": "cpu"},
+        )
+        # Read as it comes, so that a library that says much does not fill the pipe and wait.
+        self._said: deque[str] = deque(maxlen=30)
+        threading.Thread(target=self._listen, daemon=True).start()
+        self.facts: list[dict[str, Any]] = [self._receive()]
+
+    def turn(self, case: str = "") -> Turn:
+        """Let it work once."""
+        assert self._process.stdin is not None
+        print(case, file=self._process.stdin, flush=True)
+        units, start, end, cpu = self._receive()
+        return Turn(units, end - start, cpu)
+
+    def close(self) -> None:
+        """End it."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _listen(self) -> None:
+        assert self._process.stderr is not None
+        self._said.extend(self._process.stderr)
+
+    def _receive(self) -> Any:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            self._process.wait()
+            raise RuntimeError(f"a benchmark process failed:\n{''.join(self._said)}")
+        return json.loads(line)
 
 
 def interleave(turns: Mapping[Key, Callable[[], Turn]], rounds: int, tick: Callable[[], None]) -> dict[Key, list[Turn]]:
