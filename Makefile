@@ -7,6 +7,7 @@ SHELL := /bin/bash
 PYTHON ?=
 VENV := .venv
 BENCH_VENV := .venv-bench
+DOPAMINE_VENV := .venv-dopamine
 BIN := $(VENV)/bin
 # Nothing is compiled beforehand: most of what is installed is never imported.
 PIP_FLAGS := -qq --disable-pip-version-check --no-compile
@@ -94,7 +95,7 @@ lock: install ## pin the newest versions that fit: requirements.lock and require
 	$(PIP_COMPILE) --extra box2d --extra atari --constraint bench-constraints.txt --output-file requirements-bench.lock pyproject.toml requirements-bench.in
 	sed -i.bak -E 's/^(torch==[0-9.]+)\+[a-z0-9]+/\1/' requirements-bench.lock && rm requirements-bench.lock.bak bench-constraints.txt
 
-bench: $(BENCH_VENV)/.installed ## speed beside other libraries, in an environment of its own (ARGS=--help)
+bench: $(BENCH_VENV)/.installed $(DOPAMINE_VENV)/.installed ## speed beside other libraries, in an environment of its own (ARGS=--help)
 	@$(BENCH_VENV)/bin/python -m benchmarks $(ARGS)
 
 $(BENCH_VENV)/.installed: requirements-bench.lock pyproject.toml
@@ -103,6 +104,13 @@ $(BENCH_VENV)/.installed: requirements-bench.lock pyproject.toml
 	@echo "installing pinned dependencies into $(BENCH_VENV) (PyTorch among them), some minutes"
 	@$(BENCH_VENV)/bin/python -m pip install $(PIP_FLAGS) -r requirements-bench.lock
 	@$(BENCH_VENV)/bin/python -m pip install $(PIP_FLAGS) --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(DOPAMINE_VENV)/.installed: requirements-dopamine.lock
+	@$(find_python); \
+	if [ ! -x $(DOPAMINE_VENV)/bin/python ]; then "$$python" -m venv $(DOPAMINE_VENV); fi
+	@echo "installing Dopamine and an older JAX into $(DOPAMINE_VENV) (TensorFlow among them), some minutes"
+	@$(DOPAMINE_VENV)/bin/python -m pip install $(PIP_FLAGS) --no-deps -r requirements-dopamine.lock
 	@touch $@
 
 wheel: install ## build the source distribution and the wheel into dist/

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+import types
 from typing import Any
 
 
@@ -16,6 +17,9 @@ def main() -> None:
     """Warm up, then make a turn for every line."""
     options = json.loads(sys.argv[1])
     answers, sys.stdout = sys.stdout, sys.stderr  # whatever the library prints is not an answer
+    # Dopamine asks for OpenAI's baselines, which its package does not declare, for the pictures of its PPO alone.
+    for name in ("baselines", "baselines.common", "baselines.common.atari_wrappers"):
+        sys.modules[name] = types.ModuleType(name)
     import gin
     import jax
     from dopamine.discrete_domains import atari_lib
@@ -24,13 +28,14 @@ def main() -> None:
     gin.parse_config([
         f"ReplayBuffer.max_capacity = {options['memory']}",
         f"ReplayBuffer.batch_size = {options['batch']}",
+        f"PrioritizedSamplingDistribution.max_capacity = {options['memory']}",  # it has one, with equal priorities
         "create_optimizer.learning_rate = 5e-5",
     ])  # fmt: skip
     env = atari_lib.create_atari_environment("Pong", sticky_actions=True)
     agent = JaxQuantileAgent(
         num_actions=env.action_space.n, num_atoms=options["quantiles"], min_replay_history=options["start"],
         update_period=options["interval"], target_update_period=10_000, epsilon_train=0.01, epsilon_decay_period=1,
-        seed=0,
+        replay_scheme="uniform", seed=0,
     )  # fmt: skip
     action = agent.begin_episode(env.reset())
 

@@ -117,7 +117,7 @@ class Elsewhere:
     def __init__(self, python: Path, script: Path, options: dict[str, Any]):
         """Start it and wait until it is warm."""
         self._process = subprocess.Popen(
-            [str(python), str(script), json.dumps(options)],
+            [str(python), "-P", str(script), json.dumps(options)],  # -P: nothing beside the script is a module
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
