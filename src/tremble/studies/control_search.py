@@ -112,6 +112,21 @@ SEARCHES = (
             {"n_step": 5, "delta_0": 2e4, "gamma": 0.998, "widths": (256, 256)},
             {"n_step": 3, "delta_0": 2e4, "gamma": 0.998, "updates_per_round": 2, "decay_updates": 198_000},
             {"n_step": 5, "delta_0": 2e4, "gamma": 0.998, "layer_norm": True},
+            {"n_step": 5, "delta_0": 2e4, "gamma": 0.998, "layer_norm": True, "learning_rate": 5e-4},
+            {"n_step": 3, "delta_0": 2e4, "gamma": 0.998, "layer_norm": True, "learning_rate": 5e-4},
+            # The paper's column learns fast and then falls apart. What it has and the others had not is a target without
+            # delay; the last is that column with a learning rate that ends at zero (and 32 quantiles).
+            {"target_tau": 1.0},
+            {"target_tau": 1.0, "n_step": 3, "layer_norm": True},
+            {"target_tau": 0.1, "n_step": 3},
+            {
+                "target_tau": 1.0,
+                "double": False,
+                "widths": (256, 256),
+                "learning_rate": 1.5e-3,
+                "start_steps": 10_000,
+                "decay_updates": 90_000,
+            },
         ),
     ),
 )
