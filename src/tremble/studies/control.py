@@ -100,6 +100,6 @@ STUDY = Study(
     analyse,
     seeds=5,
     quick_seeds=1,
-    quick_steps=2_000,
+    quick_steps=12_000,
     load=load_flight,
 )

@@ -199,7 +199,7 @@ STUDY = Study(
     seeds=3,
     first_seed=1_000,
     quick_seeds=1,
-    quick_steps=2_000,
+    quick_steps=12_000,
     load=load_flight,
     partial=True,
 )
