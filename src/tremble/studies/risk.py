@@ -234,16 +234,16 @@ def exact_rows(exact: Exact) -> list[list[str]]:
 
 
 def singly(exact: Exact, learned: dict[str, list[Learned]]) -> str:
-    """How many runs act as they should, and where the mean, on which (i) rests, is nearly indifferent."""
+    """How many runs act as they should, and how little the mean, on which (i) rests, prefers what it prefers."""
     alike = "; ".join(
         f"{sum(run.agreement > 0.98 for run in runs)} of {len(runs)} as {name}" for name, runs in learned.items()
     )
-    means = np.sort(exact.lattice.mean(exact.mean.predicted)[: exact.env.n_cells - 1], -1)
+    above = exact.env.width * (exact.env.height - 1)
+    means = np.sort(exact.lattice.mean(exact.mean.predicted)[:above], -1)
     gaps = means[:, -1] - means[:, -2]
-    row, column = divmod(int(gaps.argmin()), exact.env.width)
     return (
-        f"Run by run, in more than 98 % of visits the same action: {alike}. A run that parts from (i) does so where the mean hardly prefers anything: in row {row + 1}, column {column + 1} its two best\n"
-        f"actions differ by {gaps.min():.4f}. Where the agent's mean prefers the other one, it looks at the returns of another policy, which takes the safe way."
+        f"Run by run, in more than 98 % of visits the same action: {alike}. What (i) is depends on the mean's policy, and above the straight way the mean hardly prefers anything: its two\n"
+        f"best actions differ by {gaps.min():.4f} to {gaps.max():.4f}. A run whose means prefer others there looks at the returns of another policy, which takes the safe way, and then takes it too."
     )
 
 
