@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,8 @@ from benchmarks.atari_training import (
     tremble_pong,
 )
 from benchmarks.compare import Part, compare, median_cores, raw
-from benchmarks.progress import counting, waiting
-from benchmarks.workers import Elsewhere, Team, Turn, interleave
+from benchmarks.race import race
+from benchmarks.workers import Elsewhere, Team, Turn
 
 PONG, MINATAR = "Pong", "MinAtar Breakout"
 OURS, OURS_PADDED, SB3, DOPAMINE = "tremble", "tremble, Dopamine's network", "sb3-contrib", "Dopamine"
@@ -54,9 +56,9 @@ def measure(console: Console, quick: bool) -> Part:
 
 def _pong(console: Console, rounds: int, steps: int) -> tuple[dict[str, list[Turn]], dict[str, Any]]:
     """Turns and facts by name."""
-    wanted = {
-        OURS: lambda: Team(tremble_pong, [{"steps": steps, "protocol": "dqn_zoo"}]),
-        SB3: lambda: Team(sb3_pong, [{"steps": steps}]),
+    starts: dict[str, Callable[[], Team | Elsewhere]] = {
+        OURS: partial(Team, tremble_pong, [{"steps": steps, "protocol": "dqn_zoo"}]),
+        SB3: partial(Team, sb3_pong, [{"steps": steps}]),
     }
     if PYTHON_OF_DOPAMINE.exists():
         options = {
@@ -64,19 +66,9 @@ def _pong(console: Console, rounds: int, steps: int) -> tuple[dict[str, list[Tur
             "interval": INTERVAL,
         }  # fmt: skip
         script = Path(__file__).parent / "dopamine_peer.py"
-        wanted[OURS_PADDED] = lambda: Team(tremble_pong, [{"steps": steps, "protocol": "dopamine"}])
-        wanted[DOPAMINE] = lambda: Elsewhere(PYTHON_OF_DOPAMINE, script, options)
-    teams: dict[str, Team | Elsewhere] = {}
-    try:
-        for name, start in wanted.items():
-            with waiting(console, f"{PONG}: starting and warming up {name}"):
-                teams[name] = start()
-        with counting(console, PONG, rounds) as tick:
-            taken = interleave({name: team.turn for name, team in teams.items()}, rounds, tick)
-        return taken, {name: team.facts[0] for name, team in teams.items()}
-    finally:
-        for team in teams.values():
-            team.close()
+        starts[OURS_PADDED] = partial(Team, tremble_pong, [{"steps": steps, "protocol": "dopamine"}])
+        starts[DOPAMINE] = partial(Elsewhere, PYTHON_OF_DOPAMINE, script, options)
+    return race(console, PONG, starts, rounds)
 
 
 def _where_time_goes(name: str, facts: dict[str, Any]) -> str:
@@ -93,13 +85,7 @@ def _where_time_goes(name: str, facts: dict[str, Any]) -> str:
 
 def _minatar(console: Console, rounds: int, steps: int) -> dict[str, list[Turn]]:
     """The same agent in both loops."""
-    teams: dict[str, Team] = {}
-    try:
-        for name in (INSIDE, OUTSIDE):
-            with waiting(console, f"{MINATAR}: compiling and warming up, {name}"):
-                teams[name] = Team(tremble_minatar, [{"inside": name == INSIDE, "steps": steps}])
-        with counting(console, MINATAR, rounds) as tick:
-            return interleave({name: team.turn for name, team in teams.items()}, rounds, tick)
-    finally:
-        for team in teams.values():
-            team.close()
+    starts = {
+        name: partial(Team, tremble_minatar, [{"inside": name == INSIDE, "steps": steps}]) for name in (INSIDE, OUTSIDE)
+    }
+    return race(console, MINATAR, starts, rounds)[0]

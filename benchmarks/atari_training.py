@@ -8,7 +8,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from benchmarks.gym_training import _peak, _shares
+from benchmarks.gym_training import peak_mib, shares_of
+from benchmarks.stepping import by_host_loop, by_sb3, inside_xla
 from benchmarks.workers import Contender
 
 BATCH, QUANTILES, INTERVAL, MEMORY, START = 32, 200, 4, 50_000, 1_000
@@ -24,10 +25,8 @@ def tremble_pong(steps: int, protocol: str) -> Contender:
     """QR-DQN by the loop behind `tremble.train`; a turn is ``steps`` steps of four frames each.
 
     The protocol decides the network's padding: none for ``dqn_zoo`` and sb3-contrib, "same" for ``dopamine``, whose
-    network is twice as much work.
+    network is 1.7 times the work.
     """
-    import jax
-
     import tremble
     from tremble.envs.adaptor import open_environment
     from tremble.training.host import HostLoop
@@ -35,17 +34,11 @@ def tremble_pong(steps: int, protocol: str) -> Contender:
     agent = tremble.make("qrdqn", "atari", protocol=protocol, **COMMON)
     loop = HostLoop(agent, open_environment("atari/Pong", options={"protocol": protocol}), 0, 10**6)
     loop.advance(START + 40)
-    facts = {"shares": _shares(loop), "flops": _flops(agent, loop.env.n_actions), "flops_per_second": _matrix_speed()}
+    facts = {"shares": shares_of(loop), "flops": _flops(agent, loop.env.n_actions), "flops_per_second": _matrix_speed()}
 
-    def turn(_: Any) -> int:
-        before = loop.t
-        loop.advance(before + steps)
-        jax.block_until_ready(loop.learner)
-        return loop.t - before
-
-    turn(None)
-    facts["peak_mib"] = _peak()
-    return Contender(turn, facts)
+    by_host_loop(loop, steps)
+    facts["peak_mib"] = peak_mib()
+    return Contender(lambda _: by_host_loop(loop, steps), facts)
 
 
 def _flops(agent: Any, n_actions: int, side: int = 84, channels: int = 4) -> float:
@@ -97,20 +90,14 @@ def sb3_pong(steps: int) -> Contender:
         exploration_final_eps=0.01, policy_kwargs={"n_quantiles": QUANTILES}, seed=0, device="cpu",
     )  # fmt: skip
 
-    def run(steps: int) -> int:
-        before = model.num_timesteps
-        model.learn(steps, reset_num_timesteps=before == 0)
-        return int(model.num_timesteps - before)
-
-    run(START + 40)
-    run(steps)
-    return Contender(lambda _: run(steps), {"threads": torch.get_num_threads(), "peak_mib": _peak()})
+    by_sb3(model, START + 40)
+    by_sb3(model, steps)
+    facts = {"threads": torch.get_num_threads(), "peak_mib": peak_mib()}
+    return Contender(lambda _: by_sb3(model, steps), facts)
 
 
 def tremble_minatar(inside: bool, steps: int) -> Contender:
     """QR-DQN on MinAtar's Breakout with its column: inside XLA, or stepped from outside by the host loop."""
-    import jax
-
     import tremble
     from tremble.envs import JaxGymEnv
     from tremble.envs.adaptor import open_environment
@@ -121,23 +108,9 @@ def tremble_minatar(inside: bool, steps: int) -> Contender:
     agent, game = tremble.make("qrdqn", "minatar", start_steps=START, memory_size=MEMORY), minatar("breakout")
     if inside:
         moments = iterate(agent, game, 0, 10**6, 10**6, (steps,))
-
-        def advance(until: int) -> int:
-            done = 0
-            while done < until:
-                done += len(next(moments).log["reward"])
-            return done
-
-        advance(START + steps)
-        advance(steps)
-        return Contender(lambda _: advance(steps))
+        inside_xla(moments, START + steps)
+        inside_xla(moments, steps)
+        return Contender(lambda _: inside_xla(moments, steps))
     loop = HostLoop(agent, open_environment(JaxGymEnv(game, 0)), 0, 10**6)
     loop.advance(START + steps)
-
-    def turn(_: Any) -> int:
-        before = loop.t
-        loop.advance(before + steps)
-        jax.block_until_ready(loop.learner)
-        return loop.t - before
-
-    return Contender(turn)
+    return Contender(lambda _: by_host_loop(loop, steps))

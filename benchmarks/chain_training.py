@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from benchmarks.stepping import by_sb3, inside_xla
 from benchmarks.workers import Contender
 
 DOMAIN = "nchain"
@@ -27,14 +28,14 @@ def tremble_training(seeds: list[int], steps: int, listed: bool = True) -> Conte
     agent, env = make("qrdqn", DOMAIN), _chain(listed)
     start = time.perf_counter()
     moments = _moments(agent, env, seeds, RECORD_EVERY, RECORD_EVERY)
-    _advance(moments, agent.start_steps + RECORD_EVERY)
+    inside_xla(moments, agent.start_steps + RECORD_EVERY)
     cold = time.perf_counter() - start
     start = time.perf_counter()
-    _advance(moments, RECORD_EVERY)
+    inside_xla(moments, RECORD_EVERY)
     warm = time.perf_counter() - start
     # Two programs were compiled on the way, one for the steps before learning starts and one for those after.
     facts = {"compile_seconds": cold - warm}
-    return Contender(lambda _: _advance(moments, steps) * len(seeds), facts)
+    return Contender(lambda _: inside_xla(moments, steps) * len(seeds), facts)
 
 
 def agents_training(names: list[str], chunk: int, listed: bool = True) -> Contender:
@@ -45,8 +46,8 @@ def agents_training(names: list[str], chunk: int, listed: bool = True) -> Conten
     for name in names:
         agent = make(name, DOMAIN)
         runs[name] = _moments(agent, _chain(listed), [0], agent.memory_size, chunk)
-        _advance(runs[name], 3 * chunk)  # past the start of learning and past compilation
-    return Contender(lambda name: _advance(runs[name], chunk))
+        inside_xla(runs[name], 3 * chunk)  # past the start of learning and past compilation
+    return Contender(lambda name: inside_xla(runs[name], chunk))
 
 
 def _moments(agent: Any, env: Any, seeds: list[int], record_every: int, chunk: int) -> Iterator[Any]:
@@ -60,14 +61,6 @@ def _moments(agent: Any, env: Any, seeds: list[int], record_every: int, chunk: i
         return iterate(agent, env, seeds[0], agent.memory_size, record_every, (chunk,))
     stack = jax.tree.map(lambda x: jnp.full(len(seeds), x, jnp.float32), (agent, env))
     return iterate(*stack, seeds, agent.memory_size, record_every, (chunk,))
-
-
-def _advance(moments: Iterator[Any], steps: int) -> int:
-    """Train for that many steps; chunks end there."""
-    done = 0
-    while done < steps:
-        done += len(next(moments).log["reward"].T)
-    return done
 
 
 def _chain(listed: bool) -> Any:
@@ -121,15 +114,10 @@ def sb3_training(seed: int, steps: int, warm_up: int) -> Contender:
         device="cpu",
     )
 
-    def run(steps: int) -> int:
-        before = model.num_timesteps
-        model.learn(steps, reset_num_timesteps=before == 0)
-        return model.num_timesteps - before
-
-    run(column.start_steps + warm_up)
+    by_sb3(model, column.start_steps + warm_up)
     alone = _random_walk(gymnasium.make("tremble/NChain-v0"))
     facts = {"threads": torch.get_num_threads(), "env_steps_per_second": alone}
-    return Contender(lambda _: run(steps), facts)
+    return Contender(lambda _: by_sb3(model, steps), facts)
 
 
 def _random_walk(env: Any, steps: int = 2_000) -> float:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from benchmarks.gym_training import START, settings
+from benchmarks.stepping import by_host_loop, by_sb3, inside_xla
 from benchmarks.workers import Contender
 
 ENV = "CartPole-v1"
@@ -63,7 +65,7 @@ def tremble_family(names: list[str], where: str) -> Contender:
 def _on_cartpole(name: str) -> tuple[Callable[[int], int], bool]:
     from tremble.envs.adaptor import open_environment
 
-    return _by_host_loop(preset(name), open_environment(ENV)), False
+    return _on_host_loop(preset(name), open_environment(ENV)), False
 
 
 def _on_nchain(name: str) -> tuple[Callable[[int], int], bool]:
@@ -74,36 +76,18 @@ def _on_nchain(name: str) -> tuple[Callable[[int], int], bool]:
 
     agent = preset(name, "nchain")
     if not RunSpec(name, "nchain", 1).compiled(agent):
-        return _by_host_loop(agent, open_environment(JaxGymEnv(NChain(), 0))), False
+        return _on_host_loop(agent, open_environment(JaxGymEnv(NChain(), 0))), False
     moments = iterate(agent, NChain(), 0, 10**6, 10**6, (100,))
-    left = START
-    while left > 0:
-        left -= len(next(moments).log["reward"])
-
-    def advance(steps: int) -> int:
-        done = 0
-        while done < steps:
-            done += len(next(moments).log["reward"])
-        return done
-
-    return advance, True
+    inside_xla(moments, START)
+    return partial(inside_xla, moments), True
 
 
-def _by_host_loop(agent: Any, env: Any) -> Callable[[int], int]:
-    import jax
-
+def _on_host_loop(agent: Any, env: Any) -> Callable[[int], int]:
     from tremble.training.host import HostLoop
 
     loop = HostLoop(agent.fitted_to(env.n_envs), env, 0, 10**6)
     loop.advance(START)
-
-    def advance(steps: int) -> int:
-        before = loop.t
-        loop.advance(before + steps)
-        jax.block_until_ready(loop.learner)
-        return loop.t - before
-
-    return advance
+    return partial(by_host_loop, loop)
 
 
 def sb3_family(kind: str, steps: int) -> Contender:
@@ -123,13 +107,8 @@ def sb3_family(kind: str, steps: int) -> Contender:
         exploration_final_eps=column.epsilon_end, policy_kwargs=network, seed=0, device="cpu",
     )  # fmt: skip
 
-    def run(steps: int) -> int:
-        before = model.num_timesteps
-        model.learn(steps, reset_num_timesteps=before == 0)
-        return int(model.num_timesteps - before)
-
-    run(START + 20)
-    return Contender(lambda _: run(steps), {"threads": torch.get_num_threads()})
+    by_sb3(model, START + 20)
+    return Contender(lambda _: by_sb3(model, steps), {"threads": torch.get_num_threads()})
 
 
 def tianshou_family(kind: str, steps: int) -> Contender:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from rich.console import Console
@@ -10,8 +11,8 @@ from rich.console import Console
 from benchmarks import machine
 from benchmarks.compare import Part, compare, median_cores, raw
 from benchmarks.gym_training import sb3_gym, tianshou_gym, tremble_gym
-from benchmarks.progress import counting, waiting
-from benchmarks.workers import Team, interleave
+from benchmarks.race import race
+from benchmarks.workers import Team
 
 
 @dataclass(frozen=True)
@@ -45,24 +46,14 @@ def measure(console: Console, quick: bool) -> Part:
         common = {"env": case.env, "domain": case.domain, "changes": case.changes}
         ours = common | {"steps": case.tremble_steps // (4 if quick else 1), "warm_up": 100}
         theirs = common | {"steps": case.peer_steps // (4 if quick else 1), "warm_up": 20}
-        line_up = {
-            peer: (sb3_gym, [theirs | {"seed": 0}], False),
-            third: (tianshou_gym, [theirs | {"seed": 0}], False),
-            one: (tremble_gym, [ours | {"seed": 0}], False),
-            peers: (sb3_gym, [theirs | {"seed": s} for s in range(cores)], True),
-            each: (tremble_gym, [ours | {"seed": s} for s in range(cores)], True),
+        starts = {
+            peer: partial(Team, sb3_gym, [theirs | {"seed": 0}]),
+            third: partial(Team, tianshou_gym, [theirs | {"seed": 0}]),
+            one: partial(Team, tremble_gym, [ours | {"seed": 0}]),
+            peers: partial(Team, sb3_gym, [theirs | {"seed": s} for s in range(cores)], one_thread=True),
+            each: partial(Team, tremble_gym, [ours | {"seed": s} for s in range(cores)], one_thread=True),
         }
-        teams: dict[str, Team] = {}
-        try:
-            for name, (build, runs, one_thread) in line_up.items():
-                with waiting(console, f"{case.title}: starting and warming up {name}"):
-                    teams[name] = Team(build, runs, one_thread=one_thread)
-            with counting(console, case.title, rounds) as tick:
-                taken = interleave({name: team.turn for name, team in teams.items()}, rounds, tick)
-            facts = {name: team.facts[0] for name, team in teams.items()}
-        finally:
-            for team in teams.values():
-                team.close()
+        taken, facts = race(console, case.title, starts, rounds)
         comparisons += [
             compare(f"{case.title}, {what}", "steps/s", (this, taken[this]), (that, taken[that]))
             for what, this, that in [

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from benchmarks.stepping import by_host_loop, by_sb3
 from benchmarks.workers import Contender
 
 START = 1_000
@@ -38,22 +39,13 @@ def tremble_gym(
     loop = HostLoop(agent, open_environment(env), seed, 10**6)
     begin = time.perf_counter()
     loop.advance(START + warm_up)
-    facts = {"warm_up_seconds": time.perf_counter() - begin, "shares": _shares(loop)}
+    facts = {"warm_up_seconds": time.perf_counter() - begin, "shares": shares_of(loop)}
 
-    def turn(_: Any) -> int:
-        before = loop.t
-        loop.advance(before + steps)
-        import jax
-
-        jax.block_until_ready(loop.learner)
-        return loop.t - before
-
-    contender = Contender(turn, facts)
-    facts["peak_mib"] = _peak()
-    return contender
+    facts["peak_mib"] = peak_mib()
+    return Contender(lambda _: by_host_loop(loop, steps), facts)
 
 
-def _shares(loop: Any) -> dict[str, float]:
+def shares_of(loop: Any) -> dict[str, float]:
     """Milliseconds of each part of a step, done alone and waited for; in training they overlap."""
     import jax
     import numpy as np
@@ -109,13 +101,9 @@ def sb3_gym(env: str, domain: str, seed: int, steps: int, warm_up: int, changes:
         policy_kwargs={"n_quantiles": column.n_quantiles, "net_arch": list(column.widths)}, seed=seed, device="cpu",
     )  # fmt: skip
 
-    def run(steps: int) -> int:
-        before = model.num_timesteps
-        model.learn(steps, reset_num_timesteps=before == 0)
-        return int(model.num_timesteps - before)
-
-    run(START + warm_up)
-    return Contender(lambda _: run(steps), {"threads": torch.get_num_threads(), "peak_mib": _peak()})
+    by_sb3(model, START + warm_up)
+    facts = {"threads": torch.get_num_threads(), "peak_mib": peak_mib()}
+    return Contender(lambda _: by_sb3(model, steps), facts)
 
 
 def tianshou_gym(env: str, domain: str, seed: int, steps: int, warm_up: int, changes: dict[str, Any]) -> Contender:
@@ -157,8 +145,9 @@ def tianshou_gym(env: str, domain: str, seed: int, steps: int, warm_up: int, cha
     with policy_within_training_step(algorithm.policy):
         collector.collect(n_step=START)
     run(warm_up)
-    return Contender(lambda _: run(steps), {"threads": torch.get_num_threads(), "peak_mib": _peak()})
+    return Contender(lambda _: run(steps), {"threads": torch.get_num_threads(), "peak_mib": peak_mib()})
 
 
-def _peak() -> float:
+def peak_mib() -> float:
+    """The most memory this process has had."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

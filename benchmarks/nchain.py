@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from rich.console import Console
 
 from benchmarks import machine
 from benchmarks.chain_training import sb3_training, tremble_training
 from benchmarks.compare import Part, compare, median_cores, raw
-from benchmarks.progress import counting, waiting
-from benchmarks.workers import Team, interleave
+from benchmarks.race import race
+from benchmarks.workers import Team
 
 SB3, SB3_PER_CORE = "sb3-contrib", "sb3-contrib, one process per core"
 SINGLE, UNLISTED = "tremble", "tremble, states not listed"
@@ -38,25 +39,17 @@ def measure(console: Console, quick: bool) -> Part:
     sb3 = {"steps": effort.sb3_steps, "warm_up": effort.sb3_warm_up}
     # Turns of about the same length for the vectorised runs, in whole chunks of 500 steps.
     vmap_steps = max(steps // effort.vmap_seeds // 500, 1) * 500
-    line_up = {
-        SB3: (sb3_training, [sb3 | {"seed": 0}], False),
-        SINGLE: (tremble_training, [{"seeds": [0], "steps": steps}], False),
-        UNLISTED: (tremble_training, [{"seeds": [0], "steps": steps, "listed": False}], False),
-        SB3_PER_CORE: (sb3_training, [sb3 | {"seed": seed} for seed in range(cores)], True),
-        PER_CORE: (tremble_training, [{"seeds": [seed], "steps": steps} for seed in range(cores)], True),
-        VMAP: (tremble_training, [{"seeds": list(seeds), "steps": vmap_steps}], False),
+    starts = {
+        SB3: partial(Team, sb3_training, [sb3 | {"seed": 0}]),
+        SINGLE: partial(Team, tremble_training, [{"seeds": [0], "steps": steps}]),
+        UNLISTED: partial(Team, tremble_training, [{"seeds": [0], "steps": steps, "listed": False}]),
+        SB3_PER_CORE: partial(Team, sb3_training, [sb3 | {"seed": seed} for seed in range(cores)], one_thread=True),
+        PER_CORE: partial(
+            Team, tremble_training, [{"seeds": [seed], "steps": steps} for seed in range(cores)], one_thread=True
+        ),
+        VMAP: partial(Team, tremble_training, [{"seeds": list(seeds), "steps": vmap_steps}]),
     }
-    teams: dict[str, Team] = {}
-    try:
-        for name, (build, each, one_thread) in line_up.items():
-            with waiting(console, f"starting and warming up {name}"):
-                teams[name] = Team(build, each, one_thread=one_thread)
-        with counting(console, "training", effort.rounds) as tick:
-            taken = interleave({name: team.turn for name, team in teams.items()}, effort.rounds, tick)
-        facts = {name: team.facts[0] for name, team in teams.items()}
-    finally:
-        for team in teams.values():
-            team.close()
+    taken, facts = race(console, "N-Chain", starts, effort.rounds)
 
     comparisons = [
         compare(case, "steps/s", (this, taken[this]), (that, taken[that]))

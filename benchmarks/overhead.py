@@ -11,10 +11,12 @@ from benchmarks.chain_training import agents_training
 from benchmarks.compare import Part, compare, raw
 from benchmarks.gym_training import tremble_gym
 from benchmarks.progress import counting, waiting
+from benchmarks.race import race
 from benchmarks.workers import Team, Turn, interleave
 
 BASELINE = "qrdqn"
 NAMES = {"qrdqn": "QR-DQN", "pqr": "PQR", "dltv": "DLTV", "p_dltv": "p-DLTV"}
+LISTED, UNLISTED, LUNARLANDER = "N-Chain", "N-Chain, states not listed", "LunarLander, the paper's column"
 
 
 @dataclass(frozen=True)
@@ -33,14 +35,11 @@ QUICK = Effort(rounds=4, listed=500, unlisted=250, lunarlander=50)
 def measure(console: Console, quick: bool) -> Part:
     """Time short turns of the agents in turn: where a step is shortest, and where it has its usual length."""
     effort = QUICK if quick else Effort()
+    few = effort.rounds // 2
     measured = {
-        "N-Chain": _on_the_chain(console, "N-Chain", effort.rounds, effort.listed, listed=True),
-        "N-Chain, states not listed": _on_the_chain(
-            console, "N-Chain, states not listed", effort.rounds // 2, effort.unlisted, listed=False
-        ),
-        "LunarLander, the paper's column": _on_lunarlander(
-            console, "LunarLander, the paper's column", effort.rounds // 2, effort.lunarlander
-        ),
+        LISTED: _on_the_chain(console, LISTED, effort.rounds, effort.listed, listed=True),
+        UNLISTED: _on_the_chain(console, UNLISTED, few, effort.unlisted, listed=False),
+        LUNARLANDER: _on_lunarlander(console, LUNARLANDER, few, effort.lunarlander),
     }
     comparisons = [
         compare(title, "steps/s", (NAMES[name], taken[name]), (NAMES[BASELINE], taken[BASELINE]))
@@ -49,11 +48,11 @@ def measure(console: Console, quick: bool) -> Part:
         if name != BASELINE
     ]
     notes = [
-        f"{effort.rounds} rounds of {effort.listed:,} steps of each agent ({effort.rounds // 2} of {effort.unlisted:,} "
+        f"{effort.rounds} rounds of {effort.listed:,} steps of each agent ({few} of {effort.unlisted:,} "
         f"and of {effort.lunarlander:,} in the other two), one after the other on one core. A ratio of 0.98 means 2 % "
         "slower than QR-DQN.",
         "Where an environment lists its states, as this chain of five does, the network is evaluated once per state; "
-        "that makes a step so short that two draws of 200 gamma variables show.",
+        "that makes a step so short that what the criterion adds shows.",
     ]
     turns = {
         f"{title} | {NAMES[name]}": raw(turns) for title, taken in measured.items() for name, turns in taken.items()
@@ -76,13 +75,7 @@ def _on_the_chain(console: Console, title: str, rounds: int, chunk: int, listed:
 def _on_lunarlander(console: Console, title: str, rounds: int, steps: int) -> dict[str, list[Turn]]:
     """QR-DQN and PQR by the host loop, each in a process."""
     run = {"env": "LunarLander-v3", "domain": "lunarlander", "seed": 0, "steps": steps, "warm_up": 100, "changes": {}}
-    teams: dict[str, Team] = {}
-    try:
-        for name in (BASELINE, "pqr"):
-            with waiting(console, f"{title}: starting and warming up {NAMES[name]}"):
-                teams[name] = Team(tremble_gym, [run | {"agent_name": name}], one_thread=True)
-        with counting(console, title, rounds) as tick:
-            return interleave({name: team.turn for name, team in teams.items()}, rounds, tick)
-    finally:
-        for team in teams.values():
-            team.close()
+    starts = {
+        name: partial(Team, tremble_gym, [run | {"agent_name": name}], one_thread=True) for name in (BASELINE, "pqr")
+    }
+    return race(console, title, starts, rounds)[0]
