@@ -10,15 +10,19 @@ import numpy as np
 
 from tremble.report import figures, tables
 from tremble.report.statistics import difference_interval, mean_interval
-from tremble.studies.runner import Cell, Options, Results, Study
+from tremble.studies.lander_noise import Policy, fly, random_policy
+from tremble.studies.runner import Cell, Options, Results, Study, stored
 from tremble.training import checkpoint
 from tremble.training.evaluation import Evaluation
 from tremble.training.spec import RunSpec
+from tremble.training.trained import load
 
 ENV = "LunarLander-v3"
-MAIN = ("qrdqn", "dltv", "p_dltv", "pqr")
+N_ACTIONS = 4
 C_GRID = (0.5, 5.0, 50.0)
 """The paper does not state c here."""
+SHOWN = ("qrdqn", "dltv c=50", "p_dltv", "pqr")
+"""Whose predictions are drawn, and whose policies fly to find out where the spread of returns comes from."""
 CLAIMS = (("pqr", "qrdqn"), ("p_dltv", "qrdqn"), ("pqr", "dltv c=50"), ("p_dltv", "dltv c=50"))
 """The paper shows curves without numbers; its text says that the randomised agents outperform the others."""
 
@@ -104,7 +108,7 @@ def draw(results: Results, options: Options) -> None:
     axes[1].set_title("where the criterion applies; the zoo's settings")
     figures.save(figure, options.out / "curves")
 
-    shown = [k for k in ("qrdqn", "dltv c=50", "p_dltv", "pqr") if k in results]
+    shown = [k for k in SHOWN if k in results]
     figure, panels = figures.new(1, len(shown), 3.6 * len(shown), 3.2, sharey=True)
     for axis, label in zip(np.atleast_1d(panels), shown, strict=True):
         predicted = np.concatenate([f.final.predicted.ravel() for f in results[label]])
@@ -118,6 +122,26 @@ def draw(results: Results, options: Options) -> None:
         axis.set(title=label, xlabel="discounted return from the start")
         axis.legend(fontsize=8)
     figures.save(figure, options.out / "calibration")
+
+
+def sources_of_spread(options: Options) -> list[list[Any]]:
+    """Sources of the spread of returns, a row per policy: the best weights of each of the four agents, and chance."""
+    policies: dict[str, Policy] = {}
+    for cell in cells(options):
+        if cell.label in SHOWN:
+            trained = load(stored(options.store, cell.spec(0, options.steps)).with_suffix(""), weights="best")
+            policies[cell.label] = lambda obs, trained=trained: trained.predict(obs)[0]  # type: ignore[misc]
+    policies["random actions"] = random_policy(N_ACTIONS)
+    rows = []
+    for label, policy in policies.items():
+        flights = fly(policy, ENV, *((4, 3) if options.quick else (30, 10)))
+        share, low, high = flights.start_share()
+        rows.append([
+            label, f"{flights.returns.mean():.0f}", f"{flights.returns.std():.0f}",
+            f"{share:.0%} [{low:.0%}, {high:.0%}]", f"{1 - share:.0%}",
+            f"{(flights.ends > 0).mean():.0%} / {(flights.ends < 0).mean():.0%}", f"{flights.without_ends.std():.0f}",
+        ])  # fmt: skip
+    return rows
 
 
 def analyse(results: Results, options: Options) -> str:
@@ -172,8 +196,16 @@ def analyse(results: Results, options: Options) -> str:
 
 {tables.markdown(["cell", "mean return [95 %]", "seeds", "best weights [95 %]", "spread within a seed", "W1 predicted – real", "coverage of the median"], rows)}
 *Best weights* are those of the best evaluation on the way (10 episodes), judged by the same 100 episodes as the last ones.
-*Spread* is the standard deviation over the episodes of one fixed policy. The paper names what makes it large: the random push at the start,
-the noise of the engines, and rewards of ±100 at the end; all three are part of every episode here. W1 and coverage are about the discounted return from the start.
+*Spread* is the standard deviation over the episodes of one fixed policy. W1 and coverage are about the discounted return from the start.
+
+## What makes the returns of one policy spread
+
+The paper names three sources: the random push at the start, the noise of the engines, and the rewards of ±100 at the end. Below, the best weights of
+seed 0 fly from {"4 starts, 3 times" if options.quick else "30 starts, 10 times"} from each: flights from one start share push and ground and differ in the engines' noise alone.
+The shares are those of the variance (between starts and within a start; 95 % by a bootstrap over starts). The last column is the spread of the same
+returns without the reward that ended the flight.
+
+{tables.markdown(["policy", "mean return", "spread", "due to the start", "due to the engines", "landed / crashed", "spread without ±100"], sources_of_spread(options))}
 
 ## The paper's claim
 
