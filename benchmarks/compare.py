@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
+from scipy import stats
 
 from benchmarks.workers import Turn
 
@@ -55,6 +56,25 @@ def compare(case: str, unit: Unit, this: tuple[str, Sequence[Turn]], that: tuple
     fast, slow = float(np.median(ours)), float(np.median(theirs))
     shown = [1e3 / speed if unit == "ms" else speed for speed in (fast, slow)]
     return Comparison(case, this[0], that[0], unit, shown[0], shown[1], fast / slow, float(low), float(high))
+
+
+def compare_processes(
+    case: str, unit: Unit, this: tuple[str, Sequence[Sequence[Turn]]], that: tuple[str, Sequence[Sequence[Turn]]]
+) -> Comparison:
+    """The same where each had several processes, this and that side by side in each: the mean over processes.
+
+    Where a process happens to put its memory moves speeds by a few per cent for as long as it lives, so small
+    differences are judged by Student's t interval of the processes' ratios (in logarithms), not by rounds within one.
+    """
+    ours, theirs = (
+        np.array([np.median([turn.speed for turn in turns]) for turns in processes]) for _, processes in (this, that)
+    )
+    logs = np.log(ours / theirs)
+    half = float(stats.t.ppf(0.975, len(logs) - 1) * logs.std(ddof=1) / np.sqrt(len(logs)))
+    ratio, low, high = (float(np.exp(logs.mean() + x)) for x in (0.0, -half, half))
+    fast, slow = float(np.median(ours)), float(np.median(theirs))
+    shown = [1e3 / speed if unit == "ms" else speed for speed in (fast, slow)]
+    return Comparison(case, this[0], that[0], unit, shown[0], shown[1], ratio, low, high)
 
 
 def raw(turns: Sequence[Turn]) -> list[dict[str, float]]:

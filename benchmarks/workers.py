@@ -29,6 +29,8 @@ ONE_THREAD = {
 }
 """Start-up settings that keep JAX and PyTorch to one thread each. XLA still hands parts of a program to a second
 thread, so each process is also kept to one core."""
+CACHED = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
+"""Everything compiled is worth keeping."""
 
 REST_SECONDS = 0.01
 """Pause between two turns: threads of the last one may keep spinning for a moment after their work is done."""
@@ -68,11 +70,22 @@ class Turn:
 class Team:
     """Processes with the same contender that work at the same time (usually just one)."""
 
-    def __init__(self, build: Callable[..., Contender], each: list[dict[str, Any]], *, one_thread: bool = False):
-        """Start a process per element of ``each`` (keyword arguments of ``build``) and wait until all are warm."""
+    def __init__(
+        self,
+        build: Callable[..., Contender],
+        each: list[dict[str, Any]],
+        *,
+        one_thread: bool = False,
+        cache: str | None = None,
+    ):
+        """Start a process per element of ``each`` (keyword arguments of ``build``) and wait until all are warm.
+
+        With a directory as ``cache``, what one of them has compiled with JAX the next ones find there.
+        """
+        cached = {} if cache is None else CACHED | {"JAX_COMPILATION_CACHE_DIR": cache}
         context = multiprocessing.get_context("spawn")
         self._pipes, self._processes = [], []
-        with _environment({"JAX_PLATFORMS": "cpu"} | (ONE_THREAD if one_thread else {})):
+        with _environment({"JAX_PLATFORMS": "cpu"} | (ONE_THREAD if one_thread else {}) | cached):
             for number, options in enumerate(each):
                 ours, theirs = context.Pipe()
                 core = number if one_thread else None
