@@ -105,7 +105,13 @@ def write_data(results: Results, options: Options) -> None:
     )
 
 
-def analyse(results: Results, options: Options) -> str:
+TWO_HUMPS = """The spread between single seeds is large and two-humped (an agent finds the left end early
+or very late), so means of 4 seeds, as published, move by thousands from one set of seeds to the next."""
+
+
+def analyse(
+    results: Results, options: Options, settings: str = "the paper's settings", about_seeds: str = TWO_HUMPS
+) -> str:
     """Figures, data and report."""
     write_data(results, options)
     draw(results, options)
@@ -113,14 +119,14 @@ def analyse(results: Results, options: Options) -> str:
     header = ["difference", "paper", "ours [95 %]", "verdict"]
     return f"""# Total count of optimal actions on N-Chain
 
-{options.steps:,} steps, seeds 0 to {options.seeds - 1}, the paper's settings, right end (5, 13).
+{options.steps:,} steps, seeds 0 to {options.seeds - 1}, {settings}, right end (5, 13).
 
 ![counts](counts.png)
 
 {count_table(results)}
 An action counts as optimal if it is `left` in s1, s2 or s3, or anything in s0, where every action only collects the
-reward. The paper may have counted `left` alone; both are given, and they hardly differ. The black bars are the paper's
-numbers, from its appendix table (4 seeds); its figure has 10 seeds and no numbers.
+reward. The paper may have counted `left` alone; both are given. The black bars are the paper's numbers, from its
+appendix table (4 seeds); its figure has 10 seeds and no numbers.
 
 ## Verdicts
 
@@ -128,8 +134,7 @@ numbers, from its appendix table (4 seeds); its figure has 10 seeds and no numbe
 *Reproduced*: the same sign as the paper, and our interval of the difference excludes 0. *Not reproduced*: it contains 0
 or has the other sign. *Inconclusive*: it contains 0, and its half-width exceeds the paper's difference. Differences are
 taken seed by seed (runs of one seed share initial parameters, random start steps and reward noise); intervals are
-Student's t at 95 %. The spread between single seeds is large and two-humped (an agent finds the left end early
-or very late), so means of 4 seeds, as published, move by thousands from one set of seeds to the next.
+Student's t at 95 %. {about_seeds}
 
 Raw data: `counts.csv` (per seed), `curves.csv` (over time).
 """
