@@ -19,6 +19,9 @@ from tremble.training.trained import load
 
 ENV = "LunarLander-v3"
 N_ACTIONS = 4
+SOLVED = 200.0
+BOUND = 1_000.0
+"""No flight is worth as much: a prediction of more has diverged."""
 C_GRID = (0.5, 5.0, 50.0)
 """The paper does not state c here."""
 SHOWN = ("qrdqn", "dltv c=50", "p_dltv", "pqr")
@@ -40,6 +43,11 @@ class Flight:
     """100 episodes after training."""
     best: Evaluation
     """The same 100 with the weights of the best evaluation during training."""
+
+    @property
+    def diverged(self) -> bool:
+        """Whether the values predicted at the start are beyond anything that can happen."""
+        return bool(np.abs(self.final.predicted.mean(1)).max() > BOUND)
 
     @property
     def best_step(self) -> int:
@@ -82,44 +90,44 @@ def colour_of(label: str) -> str:
 
 
 def draw(results: Results, options: Options) -> None:
-    """Evaluation curves with intervals, and predicted against real returns at the start for each of the four."""
-    figure, axes = figures.new(1, 2, 12, 4.4, sharey=True)
-    groups = (
-        [k for k in results if "only" not in k and "zoo" not in k],
-        ["pqr", *(k for k in results if "only" in k or "zoo" in k)],
-    )
-    styles = ("-", "--", ":", "-.")
-    for axis, group in zip(axes, groups, strict=True):
-        for label in group:
-            flights = results[label]
-            curves = np.stack([f.means for f in flights])
+    """Evaluation curves with intervals, a panel per cell, and predicted against real returns at the start."""
+    columns = 5
+    figure, panels = figures.new(-(-len(results) // columns), columns, 13, 5.6, sharey=True, sharex=True)
+    for axis in panels.flat[len(results) :]:
+        axis.set_visible(False)
+    for axis, (label, flights) in zip(panels.flat, results.items(), strict=False):
+        curves, steps = np.stack([f.means for f in flights]), flights[0].steps
+        for curve in curves:
+            axis.plot(steps, curve, color=colour_of(label), linewidth=0.8, alpha=0.5)
+        axis.plot(steps, curves.mean(0), color=colour_of(label), linewidth=2.2)
+        if len(flights) > 1:
             intervals = [mean_interval(list(column)) for column in curves.T]
-            style = styles[sum(k.split()[0] == label.split()[0] for k in group[: group.index(label)]) % 4]
-            steps = flights[0].steps
-            axis.plot(steps, curves.mean(0), color=colour_of(label), linestyle=style, label=label)
-            if len(flights) > 1:
-                low, high = ([getattr(i, side) for i in intervals] for side in ("low", "high"))
-                axis.fill_between(steps, low, high, color=colour_of(label), alpha=0.1)
-        axis.axhline(200, color="#111111", linewidth=0.8, linestyle=":")
-        axis.set(xlabel="steps", ylim=(-500, 310))
+            low, high = ([getattr(i, side) for i in intervals] for side in ("low", "high"))
+            axis.fill_between(steps, low, high, color=colour_of(label), alpha=0.12, linewidth=0)
+        axis.axhline(SOLVED, color="#111111", linewidth=0.8, linestyle=":")
+        axis.set(title=label, ylim=(-500, 310))
         figures.thousands(axis.xaxis)
-        axis.legend(fontsize=8)
-    axes[0].set(title="the paper's column", ylabel="mean return of 10 episodes")
-    axes[1].set_title("where the criterion applies; the zoo's settings")
+    figure.supxlabel("steps", fontsize=11)
+    figure.supylabel("mean return of 10 episodes", fontsize=11)
     figures.save(figure, options.out / "curves")
 
     shown = [k for k in SHOWN if k in results]
-    figure, panels = figures.new(1, len(shown), 3.6 * len(shown), 3.2, sharey=True)
+    figure, panels = figures.new(1, len(shown), 3.6 * len(shown), 3.4)
     for axis, label in zip(np.atleast_1d(panels), shown, strict=True):
-        predicted = np.concatenate([f.final.predicted.ravel() for f in results[label]])
-        happened = np.concatenate([f.final.discounted for f in results[label]])
+        sound = [f for f in results[label] if not f.diverged]
+        title = label if len(sound) == len(results[label]) else f"{label}: {len(results[label]) - len(sound)} diverged"
+        axis.set(title=title, xlabel="discounted return from the start", yticks=[])
+        if not sound:
+            axis.text(0.5, 0.5, "no seed with sound values", ha="center", transform=axis.transAxes)
+            continue
+        predicted = np.concatenate([f.final.predicted.ravel() for f in sound])
+        happened = np.concatenate([f.final.discounted for f in sound])
         low, high = np.quantile(np.concatenate([predicted, happened]), [0.005, 0.995])
         bins = np.linspace(low, high, 41)
         axis.hist(happened, bins, density=True, color="#9ca3af", alpha=0.7, label="Monte-Carlo")
         axis.hist(
             predicted, bins, density=True, histtype="step", color=colour_of(label), linewidth=1.8, label="predicted"
         )
-        axis.set(title=label, xlabel="discounted return from the start")
         axis.legend(fontsize=8)
     figures.save(figure, options.out / "calibration")
 
@@ -171,11 +179,13 @@ def analyse(results: Results, options: Options) -> str:
     for label, flights in results.items():
         scores = [f.final.mean for f in flights]
         spread = float(np.mean([f.final.returns.std() for f in flights]))
-        w1 = float(np.mean([f.final.calibration()["w1"] for f in flights]))
+        w1 = float(np.median([f.final.calibration()["w1"] for f in flights]))
+        wild = sum(f.diverged for f in flights)
         cover = float(np.mean([f.final.calibration()["coverage"]["0.5"] for f in flights]))
         rows.append([
             label, mean_interval(scores).text(), ", ".join(f"{s:.0f}" for s in scores),
-            mean_interval([f.best.mean for f in flights]).text(), f"{spread:.0f}", f"{w1:.1f}", f"{cover:.2f}",
+            mean_interval([f.best.mean for f in flights]).text(), f"{wild} of {len(flights)}" if wild else "",
+            f"{spread:.0f}", f"{w1:,.0f}", f"{cover:.2f}",
         ])  # fmt: skip
     claims = []
     for first, second in CLAIMS:
@@ -192,10 +202,13 @@ def analyse(results: Results, options: Options) -> str:
 
 ![curves](curves.png)
 
+Thin lines are single seeds, the band is the 95 % interval of their mean; the dotted line is 200.
+
 ## After training: 100 episodes, greedy by the mean
 
-{tables.markdown(["cell", "mean return [95 %]", "seeds", "best weights [95 %]", "spread within a seed", "W1 predicted – real", "coverage of the median"], rows)}
+{tables.markdown(["cell", "mean return [95 %]", "seeds", "best weights [95 %]", "diverged", "spread within a seed", "W1 predicted – real (median)", "coverage of the median"], rows)}
 *Best weights* are those of the best evaluation on the way (10 episodes), judged by the same 100 episodes as the last ones.
+*Diverged*: seeds whose values at the start are beyond ±{BOUND:,.0f} after training, more than any flight is worth.
 *Spread* is the standard deviation over the episodes of one fixed policy. W1 and coverage are about the discounted return from the start.
 
 ## What makes the returns of one policy spread
