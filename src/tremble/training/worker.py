@@ -3,7 +3,7 @@
 It reads tasks as JSON lines from standard input, ``{"id": ..., "spec": {...}, "out": path}``, and answers on standard
 output with progress ``{"id": ..., "step": n}``, then ``{"id": ..., "done": true, "seconds": x}`` (of processor time)
 or ``{"id": ..., "error": text}``.
-Compiled programs are kept, so runs that differ in seeds and traced settings compile once.
+Compiled programs are kept, so runs that differ in seeds and traced settings compile once, until there are too many.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ from tremble.training.spec import RunSpec, jax_env
 
 FINAL_EPISODES = 100
 """After training; on Atari, where a game may take half an hour of play, as many as in every evaluation before."""
+MAPPINGS = 30_000
+"""Of memory, beyond which a worker drops its compiled programs."""
 FINAL_SEED = 1_000_000
 """Final evaluations have seeds apart from those of the evaluations during training."""
 
@@ -91,6 +93,19 @@ def episodes_in(log: dict[str, np.ndarray]) -> list[dict[str, Any]]:
     ]
 
 
+def forget_programs(more_than: int = MAPPINGS) -> bool:
+    """Drop all compiled programs if they have taken too many memory mappings; says whether it did.
+
+    XLA maps memory for every kernel, a run takes one to two thousand mappings, and Linux grants a process 65,530: a
+    study of fifty different cells would end in "Cannot allocate memory". Programs come back from the cache on disk.
+    """
+    maps = Path("/proc/self/maps")
+    if not maps.exists() or maps.read_bytes().count(b"\n") <= more_than:
+        return False
+    jax.clear_caches()
+    return True
+
+
 def how(spec: RunSpec, agent: Agent) -> Callable[[RunSpec, Agent, Path, Callable[[int], None]], None]:
     """Small worlds that list their states are judged by what was done in each; all others by what was gained."""
     listed = spec.compiled(agent) and jax_env(spec.env, spec.env_options).observation_table is not None
@@ -120,6 +135,7 @@ def main() -> None:
             def show(step: int, row: Any = None, number: Any = task["id"]) -> None:
                 say({"id": number, "step": step})
 
+            forget_programs()
             how(spec, agent)(spec, agent, out, show)
             say({"id": task["id"], "done": True, "seconds": time.process_time() - begin})
         except Exception as error:  # reported to the parent, which names the run and stops
