@@ -53,9 +53,8 @@ def compare(case: str, unit: Unit, this: tuple[str, Sequence[Turn]], that: tuple
     rows = np.random.default_rng(0).integers(len(ours), size=(RESAMPLES, len(ours)))
     ratios = np.median(ours[rows], axis=1) / np.median(theirs[rows], axis=1)
     low, high = np.quantile(ratios, [0.025, 0.975])
-    fast, slow = float(np.median(ours)), float(np.median(theirs))
-    shown = [1e3 / speed if unit == "ms" else speed for speed in (fast, slow)]
-    return Comparison(case, this[0], that[0], unit, shown[0], shown[1], fast / slow, float(low), float(high))
+    speeds = float(np.median(ours)), float(np.median(theirs))
+    return _line(case, unit, (this[0], that[0]), speeds, (speeds[0] / speeds[1], float(low), float(high)))
 
 
 def compare_processes(
@@ -72,9 +71,16 @@ def compare_processes(
     logs = np.log(ours / theirs)
     half = float(stats.t.ppf(0.975, len(logs) - 1) * logs.std(ddof=1) / np.sqrt(len(logs)))
     ratio, low, high = (float(np.exp(logs.mean() + x)) for x in (0.0, -half, half))
-    fast, slow = float(np.median(ours)), float(np.median(theirs))
-    shown = [1e3 / speed if unit == "ms" else speed for speed in (fast, slow)]
-    return Comparison(case, this[0], that[0], unit, shown[0], shown[1], ratio, low, high)
+    speeds = float(np.median(ours)), float(np.median(theirs))
+    return _line(case, unit, (this[0], that[0]), speeds, (ratio, low, high))
+
+
+def _line(
+    case: str, unit: Unit, names: tuple[str, str], speeds: tuple[float, float], ratio: tuple[float, float, float]
+) -> Comparison:
+    """A line of the table from speeds per second, and the ratio with its interval."""
+    shown = [1e3 / speed if unit == "ms" else speed for speed in speeds]
+    return Comparison(case, *names, unit, *shown, *ratio)
 
 
 def raw(turns: Sequence[Turn]) -> list[dict[str, float]]:

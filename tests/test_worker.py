@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from tremble.training.worker import MAPPINGS, forget_programs
+from tremble.training.worker import MAX_MEMORY_MAPPINGS, forget_programs
 
 MAPS = Path("/proc/self/maps")
 
@@ -24,4 +24,4 @@ def test_dropping_programs_gives_their_mappings_back():
     assert forget_programs(more_than=full // 2)
     assert count() < full
     assert [float(f(x)) for f in functions] == before
-    assert MAPPINGS < 65_530 / 2
+    assert MAX_MEMORY_MAPPINGS < 65_530 / 2

@@ -33,10 +33,10 @@ from tremble.training.spec import RunSpec, jax_env
 
 FINAL_EPISODES = 100
 """After training; on Atari, where a game may take half an hour of play, as many as in every evaluation before."""
-MAPPINGS = 30_000
-"""Of memory, beyond which a worker drops its compiled programs."""
 FINAL_SEED = 1_000_000
 """Final evaluations have seeds apart from those of the evaluations during training."""
+MAX_MEMORY_MAPPINGS = 30_000
+"""Beyond these a worker drops its compiled programs."""
 
 
 def train_inside(spec: RunSpec, agent: Agent, out: Path, show: Callable[[int], None]) -> None:
@@ -93,7 +93,7 @@ def episodes_in(log: dict[str, np.ndarray]) -> list[dict[str, Any]]:
     ]
 
 
-def forget_programs(more_than: int = MAPPINGS) -> bool:
+def forget_programs(more_than: int = MAX_MEMORY_MAPPINGS) -> bool:
     """Drop all compiled programs if they have taken too many memory mappings; says whether it did.
 
     XLA maps memory for every kernel, a run takes one to two thousand mappings, and Linux grants a process 65,530: a
