@@ -138,6 +138,8 @@ class Representation(Protocol):
     - ``random_levels``: true if predictions draw levels;
     - ``n_torsos``: how many networks of the observation it wants side by side (a frozen twin, a predictor); features
       are then those of all of them, one after another;
+    - ``actions_apart``: True if the prediction of an action needs only the head's outputs of that action, so that an
+      update may ask a large head for nothing else;
     - ``report(predicted, target)``: named numbers for the metrics;
     - ``auxiliary(params, target_params, transition)``: a further loss of one transition;
     - ``own_optimiser()`` with ``owned(head)``: parts of the head with an optimiser of their own;

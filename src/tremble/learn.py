@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
 
 from tremble.core import Clock, Enumerated, Noise, Scalar, Transition, Use
 from tremble.dist import ReturnDist
+from tremble.networks import Answered, Plain
 
 if TYPE_CHECKING:
     from tremble.agent import Agent
@@ -137,6 +138,12 @@ def predict_taken(
     """Distribution ``[batch, atoms]`` of the action taken at each observation."""
     obs = as_seen(agent, obs)
     if not isinstance(obs, Enumerated):
+        if key is None and isinstance(params.head, Plain) and getattr(agent.representation, "actions_apart", False):
+            features = jax.vmap(params.torso)(obs)
+            outputs = params.head.answers(features, action)
+            if outputs is not None:
+                answer = jax.vmap(lambda f, x: agent.representation.predict(Answered(x), f, "online", None, None))
+                return answer(features, outputs[:, None]).select(lambda x: x[:, 0])
         return pick_action(predict_each(agent, params, obs, "online", key), action)
     per_state = predict_each(agent, params, obs.table, "online", key)
     n_states, n_actions, _ = per_state.atoms.shape

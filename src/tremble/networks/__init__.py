@@ -1,7 +1,7 @@
 """Torsos and heads; what a head's outputs mean is the representation's business."""
 
 from tremble.networks.conv import MINATAR, NATURE, ConvSpec, ConvTorso
-from tremble.networks.heads import Dueling, Head, Plain, Stream, deepen_streams, make_head
+from tremble.networks.heads import Answered, Dueling, Head, Plain, Stream, deepen_streams, make_head
 from tremble.networks.implicit import ImplicitHead
 from tremble.networks.initialisation import Initialisation, initialise
 from tremble.networks.noisy import NoisyLinear
@@ -11,6 +11,7 @@ from tremble.networks.torsos import Mlp, MlpSpec
 __all__ = [
     "MINATAR",
     "NATURE",
+    "Answered",
     "ConvSpec",
     "ConvTorso",
     "Dueling",

@@ -6,9 +6,10 @@ from typing import TypeVar
 
 import equinox as eqx
 import jax
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from tremble.networks.noisy import NoisyLinear, linear
+from tremble.networks.taken import outputs_taken, worth_grouping
 
 
 class Plain(eqx.Module):
@@ -22,6 +23,27 @@ class Plain(eqx.Module):
     ) -> Float[Array, "actions n"]:
         """Outputs of every action."""
         return self.linear(features, key=key).reshape(-1, self.n_outputs)
+
+    def answers(
+        self, features: Float[Array, "batch features"], action: Int[Array, "batch"]
+    ) -> Float[Array, "batch n"] | None:
+        """Outputs of the actions taken; None where those of all actions are no slower."""
+        if not isinstance(self.linear, eqx.nn.Linear) or self.linear.bias is None:
+            return None
+        weight = self.linear.weight.reshape(-1, self.n_outputs, self.linear.weight.shape[-1])
+        if not worth_grouping(action.shape[0], *weight.shape):
+            return None
+        return outputs_taken(weight, self.linear.bias.reshape(-1, self.n_outputs), features, action)
+
+
+class Answered(eqx.Module):
+    """A head that has seen the features already, and has the outputs of one action."""
+
+    outputs: Float[Array, "1 n"]
+
+    def __call__(self, features: Float[Array, "features"], key: PRNGKeyArray | None = None) -> Float[Array, "1 n"]:
+        """What it was made with."""
+        return self.outputs
 
 
 class Stream(eqx.Module):
@@ -58,7 +80,7 @@ class Dueling(eqx.Module):
         return value + advantage - advantage.mean(0)
 
 
-Head = Plain | Dueling
+Head = Plain | Dueling | Answered
 T = TypeVar("T", bound=PyTree)
 
 

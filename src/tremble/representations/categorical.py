@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -21,6 +23,7 @@ class Categorical(eqx.Module):
     says how much of the targets that was.
     """
 
+    actions_apart: ClassVar[bool] = True
     v_min: float = eqx.field(static=True, default=-10.0)
     v_max: float = eqx.field(static=True, default=10.0)
     n_atoms: int = eqx.field(static=True, default=51)

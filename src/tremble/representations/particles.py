@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import equinox as eqx
 from jaxtyping import Array, Float, PRNGKeyArray
 
@@ -14,6 +16,7 @@ from tremble.networks import Head, make_head
 class Particles(eqx.Module):
     """N atoms of mass 1/N in no order, trained by the squared maximum mean discrepancy to the target."""
 
+    actions_apart: ClassVar[bool] = True
     n_particles: int = eqx.field(static=True, default=200)
     n_bandwidths: int = eqx.field(static=True, default=10)
     """The kernel is sum_h exp(-d^2/h) over h = 1 .. n_bandwidths."""

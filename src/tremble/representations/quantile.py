@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -16,6 +18,7 @@ from tremble.networks import Head, make_head
 class Quantile(eqx.Module):
     """N atoms of mass 1/N at the levels tau_hat_i = (i - 1/2)/N, trained by the quantile Huber loss."""
 
+    actions_apart: ClassVar[bool] = True
     n_quantiles: int = eqx.field(static=True, default=200)
     kappa: float = eqx.field(static=True, default=1.0)
     """Where the loss turns from quadratic to linear; 0 is plain quantile regression."""
