@@ -12,6 +12,7 @@ from rich.text import Text
 from tyro.conf import subcommand
 
 from tremble.commands.console import console
+from tremble.commands.curves import Curves
 from tremble.commands.doctor import Doctor
 from tremble.commands.evaluate import Evaluate, Record
 from tremble.commands.look import List, Protocols
@@ -23,6 +24,7 @@ Command = (
     | Annotated[Resume, subcommand("resume")]
     | Annotated[Evaluate, subcommand("evaluate")]
     | Annotated[Record, subcommand("record")]
+    | Annotated[Curves, subcommand("curves")]
     | Annotated[Study, subcommand("study")]
     | Annotated[Demo, subcommand("demo")]
     | Annotated[Protocols, subcommand("protocols")]

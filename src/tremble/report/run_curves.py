@@ -1,0 +1,168 @@
+"""Learning curves of run directories: what evaluations and training episodes gave, whatever the environment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tremble.report import figures, tables
+from tremble.report.references import game_name, human_random
+from tremble.settings import SettingsError
+
+FRAMES_PER_STEP = 4
+"""On Atari, under every published protocol."""
+WINDOW = 20
+"""Training episodes that a point of the thin line is the mean of."""
+
+
+@dataclass(frozen=True)
+class RunCurve:
+    """One run, as its directory tells it."""
+
+    spec: dict[str, Any]
+    steps: int
+    """Made so far."""
+    hours: float | None
+    """On the clock; None where nothing was noted."""
+    evaluations: list[tuple[int, list[float]]]
+    """(step, returns of the episodes)."""
+    episodes: list[tuple[int, float]]
+    """(last step, return) of the training episodes."""
+
+    @property
+    def name(self) -> str:
+        """Agent and seed."""
+        return f"{figures.NAMES.get(self.spec['agent'], self.spec['agent'])}, seed {self.spec['seed']}"
+
+    @property
+    def means(self) -> np.ndarray:
+        """Mean return of each evaluation."""
+        return np.array([np.mean(returns) for _, returns in self.evaluations])
+
+    @property
+    def command(self) -> str:
+        """What made it."""
+        spec = self.spec
+        parts = [f"tremble train {spec['agent']} --env {spec['env']} --steps {spec['steps']} --seed {spec['seed']}"]
+        parts += [f"--domain {spec['domain']}"] if spec.get("domain") else []
+        parts += [f"--set {k}={_plain(v)}" for k, v in spec.get("agent_options", {}).items()]
+        parts += [f"--env-set {k}={_plain(v)}" for k, v in spec.get("env_options", {}).items()]
+        parts += [f"--n-envs {spec['n_envs']}"] if spec.get("n_envs", 1) > 1 else []
+        if spec.get("evaluate_every"):
+            parts.append(f"--evaluate-every {spec['evaluate_every']}")
+            long = spec.get("evaluate_steps")
+            parts.append(f"--evaluate-steps {long}" if long else f"--evaluate-episodes {spec['evaluate_episodes']}")
+        return " ".join(parts)
+
+
+def load_curve(directory: Path | str) -> RunCurve:
+    """Read a run's directory; one that is still training will do."""
+    directory = Path(directory)
+    config = directory / "config.json"
+    if not config.exists():
+        raise SettingsError(f"{directory} is no run's directory: it has no config.json")
+    spec = json.loads(config.read_text(encoding="utf-8"))["spec"]
+    evaluations = [(int(row["step"]), list(row["returns"])) for row in _lines(directory / "evaluations.jsonl")]
+    episodes = [(int(row["step"]), float(row["return"])) for row in _lines(directory / "episodes.jsonl")]
+    if not evaluations and not episodes:
+        raise SettingsError(f"{directory} has neither evaluations nor finished episodes to draw")
+    last, timing = _lines(directory / "metrics.jsonl")[-1:], _lines(directory / "timing.jsonl")[-1:]
+    steps = int(last[0]["step"]) if last else max(step for step, _ in [*evaluations, *episodes])
+    return RunCurve(spec, steps, timing[0]["seconds"] / 3600 if timing else None, evaluations, episodes)
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    """Whole lines only: the last one of a running or killed run may be cut."""
+    if not path.exists():
+        return []
+    text = path.read_text(encoding="utf-8")
+    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+
+
+def _plain(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":")) if isinstance(value, list | dict | bool) else str(value)
+
+
+def report_curves(curves: Sequence[RunCurve], out: Path) -> str:
+    """Figure ``curves.png`` and ``.svg``, ``evaluations.csv`` and ``episodes.csv``; returns a report in markdown."""
+    draw(curves, out / "curves")
+    tables.write_csv(
+        out / "evaluations.csv",
+        ["env", "agent", "seed", "step", "episode", "return"],
+        [
+            [c.spec["env"], c.spec["agent"], c.spec["seed"], step, i, f"{x:g}"]
+            for c in curves
+            for step, returns in c.evaluations
+            for i, x in enumerate(returns)
+        ],
+    )
+    tables.write_csv(
+        out / "episodes.csv",
+        ["env", "agent", "seed", "step", "return"],
+        [[c.spec["env"], c.spec["agent"], c.spec["seed"], step, f"{x:g}"] for c in curves for step, x in c.episodes],
+    )
+    commands = "\n".join(c.command for c in curves)
+    heads = ["run", "steps", "hours", "best evaluation", "last evaluation", f"last {WINDOW} of training"]
+    return f"""# Learning curves
+
+![curves](curves.png)
+
+*Dots: episodes of an evaluation, the line their mean. Thin: mean of {WINDOW} training episodes, exploration included.*
+
+{tables.markdown(heads, [row(c) for c in curves])}
+```sh
+{commands}
+```
+
+Hours are those of the clock, evaluations and pauses included. Raw data: `evaluations.csv`, `episodes.csv`.
+"""
+
+
+def row(curve: RunCurve) -> list[str]:
+    """Of the table."""
+    frames = f" ({FRAMES_PER_STEP * curve.steps:,} frames)" if _is_atari(curve) else ""
+    best = last = trained = "none"
+    if curve.evaluations:
+        means, top = curve.means, int(curve.means.argmax())
+        best, last = f"{means[top]:.1f} at step {curve.evaluations[top][0]:,}", f"{means[-1]:.1f}"
+    if curve.episodes:
+        trained = f"{np.mean([x for _, x in curve.episodes[-WINDOW:]]):.1f}"
+    hours = "?" if curve.hours is None else f"{curve.hours:.1f}"
+    return [f"{curve.name}, {curve.spec['env']}", f"{curve.steps:,}{frames}", hours, best, last, trained]
+
+
+def _is_atari(curve: RunCurve) -> bool:
+    return str(curve.spec["env"]).startswith("atari/")
+
+
+def draw(curves: Sequence[RunCurve], path: Path) -> None:
+    """A panel for each environment."""
+    envs = list(dict.fromkeys(c.spec["env"] for c in curves))
+    figure, axes = figures.new(1, len(envs), 6.2 * len(envs), 4.2, squeeze=False)
+    for axis, env in zip(axes[0], envs, strict=True):
+        here = [c for c in curves if c.spec["env"] == env]
+        agents = [c.spec["agent"] for c in here]
+        for curve, agent in zip(here, agents, strict=True):
+            colour = figures.COLOURS.get(agent) if agents.count(agent) == 1 else None  # several seeds need several
+            steps = [step for step, _ in curve.evaluations]
+            (line,) = axis.plot(steps, curve.means, "-", lw=2, color=colour, label=curve.name)
+            for step, returns in curve.evaluations:
+                axis.plot([step] * len(returns), returns, "o", ms=3, alpha=0.35, mew=0, color=line.get_color())
+            if len(curve.episodes) >= WINDOW:
+                ends, gained = np.array(curve.episodes).T
+                smooth = np.convolve(gained, np.full(WINDOW, 1 / WINDOW), "valid")
+                axis.plot(ends[WINDOW - 1 :], smooth, lw=0.9, alpha=0.8, color=line.get_color(), label="training")
+        if env.startswith("atari/"):
+            for level, style in (("random", ":"), ("human", "--")):
+                height = float(human_random().loc[game_name(env), level])
+                axis.axhline(height, color="#111111", lw=0.8, linestyle=style, label=level)
+        axis.set(title=env, xlabel="steps")
+        figures.thousands(axis.xaxis)
+        axis.legend(fontsize=8)
+    axes[0][0].set_ylabel("return")
+    figures.save(figure, path)
