@@ -38,7 +38,8 @@ def test_a_run_is_what_its_files_say(run, tmp_path):
     assert curve.steps == 700 and curve.hours == 1.5 and curve.means.tolist() == [-20, 2, -1]
     assert curve.command == (
         "tremble train pqr --env atari/Pong --steps 800 --seed 3 --domain atari_small "
-        "--set widths=[16,16] --set double=true --env-set protocol=dopamine --n-envs 2 --evaluate-every 200 --evaluate-episodes 2"
+        "--set widths=[16,16] --set double=true --env-set protocol=dopamine --n-envs 2 "
+        "--evaluate-every 200 --evaluate-episodes 2"
     )
     assert parse_assignments(("widths=[16,16]", "double=true")) == SPEC["agent_options"], "it can be typed again"
     text = report_curves([curve], tmp_path)
