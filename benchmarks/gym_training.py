@@ -75,7 +75,7 @@ def shares_of(loop: Any) -> dict[str, float]:
     batch, _, layout = loop._sample(bits[0], t)
 
     def update() -> Any:
-        numbers = np.array([0, t, 1, 1, True, 0], np.int32)
+        numbers = np.array([0, t, 1, 1, 0], np.int32)
         loop._learner, _ = loop._calls.update(loop._agent, loop._learner, batch, noise, numbers, loop._seed, layout)
         return loop._learner
 

@@ -25,7 +25,7 @@ from tremble.replay import Accumulator, FrameReplay, HostReplay, Rows, bill, dra
 from tremble.replay.frame_store import FrameStore
 from tremble.settings import SettingsError
 from tremble.training.checkpoint import Contents
-from tremble.training.host_calls import BLOCK, calls_for, draw_acts, draw_learns, init, look
+from tremble.training.host_calls import BLOCK, always_fresh, calls_for, draw_acts, draw_learns, init, look
 
 
 def env_seed(seed: int, stream: Stream, *numbers: int) -> int:
@@ -86,6 +86,7 @@ class HostLoop:
             agent.updates_per_round,
         )
         self._target_interval, self._shares = agent.target_update_interval, agent.share_noise
+        self._always_fresh = always_fresh(agent)
         self.accumulator = Accumulator(agent.replay.n_step, float(agent.gamma), n)
         self._steps = steps
         self._replay_file = replay_file
@@ -247,10 +248,10 @@ class HostLoop:
         if t < max(self.learned, self._start_steps) or not self.replay.ready:
             return
         self.learned = t + 1
-        refresh = t % self._target_interval == 0
-        if t == 0 or t % self._interval:
-            if refresh:
-                self._learner = self._calls.refresh(self._agent, self._learner)
+        updates = t > 0 and t % self._interval == 0
+        if t % self._target_interval == 0 and not (updates and self._always_fresh):
+            self._learner = self._calls.refresh(self._agent, self._learner)
+        if not updates:
             return
         for j in range(self._rounds):
             self._rank()  # before the next sample
@@ -259,7 +260,7 @@ class HostLoop:
             batch, slots, layout = self._sample(bits[index], t)
             if self._shares:
                 noise, index = jax.tree.map(lambda x: x[:, None], drawn), i
-            numbers = np.array([index, t, self.updates, self.episodes, refresh and j == 0, j], np.int32)
+            numbers = np.array([index, t, self.updates, self.episodes, j], np.int32)
             self._learner, losses = self._calls.update(
                 self._agent, self._learner, batch, noise, numbers, self._seed, layout
             )

@@ -86,12 +86,20 @@ class Calls(NamedTuple):
     """(agent, learner, batch, noise block, numbers, seed, layout) -> learner, losses.
 
     The learner passed in is consumed. ``batch`` is a `Transition`, or `Rows` of the static ``layout``.
-    ``numbers`` are the row of the block, the step, the updates and episodes so far, whether to refresh the target
-    before, and which update of the round it is. Losses are for the priorities; where there are none they are not
+    ``numbers`` are the row of the block, the step, the updates and episodes so far, and which update of the round it
+    is. Where `always_fresh`, the target is refreshed before. Losses are for the priorities; where there are none they are not
     computed, for their value costs as much as their gradient.
     """
     refresh: Callable[[Leaves, Leaves], Leaves]
     """(agent, learner) -> learner with a refreshed target."""
+
+
+def always_fresh(agent: Agent) -> bool:
+    """Whether every update begins with a refresh of the target; then it is part of the update.
+
+    Otherwise it is a call of its own: a branch inside the update would copy all parameters at every one.
+    """
+    return agent.target_update_interval == agent.updates_per_round == 1
 
 
 @lru_cache(maxsize=64)
@@ -122,12 +130,10 @@ def calls_for(agent_structure: Any, learner_structure: Any, actors_structure: An
         if isinstance(batch, Rows):
             assert layout is not None, "rows need a layout"
             batch = unpack(batch, layout)
-        row, t, updates, episodes, refreshes, number = numbers
+        row, t, updates, episodes, number = numbers
         state: LearnerState = jax.tree.unflatten(learner_structure, learner)
-        if made.target_update_interval == made.updates_per_round == 1:  # always due; a branch would copy the parameters
+        if always_fresh(made):
             state = refresh_target(made, state)
-        else:
-            state = jax.lax.cond(refreshes > 0, partial(refresh_target, made), lambda s: s, state)
         key = None
         if made.random_predictions:
             key = stream_key(seed, Stream.PREDICT_TO_LEARN, t)
