@@ -87,8 +87,8 @@ class Calls(NamedTuple):
 
     The learner passed in is consumed. ``batch`` is a `Transition`, or `Rows` of the static ``layout``.
     ``numbers`` are the row of the block, the step, the updates and episodes so far, and which update of the round it
-    is. Where `always_fresh`, the target is refreshed before. Losses are for the priorities; where there are none they are not
-    computed, for their value costs as much as their gradient.
+    is. Where `always_fresh`, the target is refreshed before. Losses are for the priorities; where there are none they
+    are not computed, for their value costs as much as their gradient.
     """
     refresh: Callable[[Leaves, Leaves], Leaves]
     """(agent, learner) -> learner with a refreshed target."""
