@@ -27,6 +27,13 @@ settings.register_profile("repeatable", derandomize=True, deadline=None, max_exa
 settings.load_profile("repeatable")
 
 
+def pytest_runtest_teardown():
+    """A process that compiles for hundreds of tests would run out of memory mappings, and XLA would end it."""
+    from tremble.training.worker import forget_programs
+
+    forget_programs()
+
+
 def pytest_sessionfinish():
     if MINE:
         shutil.rmtree(os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
