@@ -69,7 +69,7 @@ def kill_many_times(tmp_path: Path, kills: int, seed: int) -> None:
             process.send_signal(signal.SIGKILL)
             process.wait()
             killed += 1
-            writing += bool(list((directory / "checkpoints").glob(".step*"))) if directory.exists() else 0
+            writing += bool(list((directory / "checkpoints").glob(".*"))) if directory.exists() else 0
             continue
         assert process.wait(timeout=300) == 0
         whole, ended = results(tmp_path / "whole"), results(directory)
@@ -100,6 +100,10 @@ def test_unfinished_files_are_not_taken_for_checkpoints(tmp_path):
     files = RunFiles(tmp_path)
     checkpoint.save(tmp_path / "checkpoints" / "step-0000000020.safetensors", {}, {"logs": {}})
     (tmp_path / "checkpoints" / ".step-0000000040.safetensors.x7").write_bytes(b"half")
+    (tmp_path / "checkpoints" / ".tmpklZSin").write_bytes(b"half")
+    (tmp_path / ".tmpAb12Cd").write_bytes(b"half")
+    (tmp_path / ".mine").write_text("not ours to clear away")
     assert [p.name for p in files.checkpoints()] == ["step-0000000020.safetensors"]
     assert files.newest() is not None
     assert len(list((tmp_path / "checkpoints").iterdir())) == 1, "and they are cleared away"
+    assert {p.name for p in tmp_path.iterdir()} == {"checkpoints", ".mine"}

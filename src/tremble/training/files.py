@@ -29,6 +29,11 @@ WEIGHTS, BEST = "weights.safetensors", "best.safetensors"
 LOGS = ("metrics", "episodes", "evaluations")
 KEPT = 2
 """Checkpoints kept: the newest, and the one before it in case the newest is damaged."""
+UNFINISHED = (
+    ".config.json.*", ".*.safetensors.*", ".tmp??????", "checkpoints/.step-*", "checkpoints/.tmp??????",
+    "checkpoints/blocks/.*",
+)  # fmt: skip
+"""What a killed process leaves of a file it was writing; those of ``.tmp`` are safetensors' own."""
 
 
 class RunFiles:
@@ -110,7 +115,7 @@ class RunFiles:
         Blocks are read once to check them, and again when they are needed: they may be larger than what memory has
         room for twice. Whoever wants to know settings only need not have them checked.
         """
-        for unfinished in (".config.json.*", ".*.safetensors.*", "checkpoints/.step-*", "checkpoints/blocks/.*"):
+        for unfinished in UNFINISHED:
             for path in self.directory.glob(unfinished):
                 path.unlink(missing_ok=True)  # a process was killed while writing it
         paths = self.checkpoints()
