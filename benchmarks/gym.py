@@ -38,7 +38,7 @@ CASES = (
 
 def measure(console: Console, quick: bool) -> Part:
     """Time training once it has started, set-up and compilation apart."""
-    rounds, cores = (2 if quick else 8), machine.cores()
+    rounds, cores = (2 if quick else 16), machine.cores()
     comparisons, notes, everything, all_facts = [], [], {}, {}
     for case in CASES:
         one, each = "tremble", "tremble, one process per core"
