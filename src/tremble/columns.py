@@ -151,7 +151,7 @@ COLUMNS: dict[str, Column] = {
         },
     ),
     # Ours, for a first success on Atari without an accelerator: half the filters and a dense layer of 256, 50 quantiles
-    # (together a fifth of an update's time), returns over several steps, exploration that fades within 100,000 steps.
+    # (together half of an update's time), returns over three steps, exploration that fades within 100,000 steps.
     "atari_small": Column(
         batch_size=32,
         n_quantiles=50,

@@ -29,7 +29,7 @@ class Curves:
 
     def run(self) -> None:
         """Run it."""
-        from tremble.report.run_curves import load_curve, report_curves, row
+        from tremble.report.run_curves import HEADINGS, load_curve, report_curves, row
         from tremble.settings import SettingsError
         from tremble.training.checkpoint import write_text
 
@@ -38,7 +38,7 @@ class Curves:
         curves = [load_curve(directory) for directory in self.run_directories]
         self.out.mkdir(parents=True, exist_ok=True)
         write_text(self.out / "report.md", report_curves(curves, self.out))
-        table = Table("run", "steps", "hours", "best evaluation", "last evaluation", "end of training")
+        table = Table(*HEADINGS)
         for curve in curves:
             table.add_row(*row(curve))
         console.print(table)

@@ -18,6 +18,8 @@ FRAMES_PER_STEP = 4
 """On Atari, under every published protocol."""
 WINDOW = 20
 """Training episodes that a point of the thin line is the mean of."""
+HEADINGS = ["run", "steps", "hours", "best evaluation", "last evaluation", f"last {WINDOW} of training"]
+"""Of the table; `row` has the cells."""
 
 
 @dataclass(frozen=True)
@@ -107,14 +109,13 @@ def report_curves(curves: Sequence[RunCurve], out: Path) -> str:
         [[c.spec["env"], c.spec["agent"], c.spec["seed"], step, f"{x:g}"] for c in curves for step, x in c.episodes],
     )
     commands = "\n".join(c.command for c in curves)
-    heads = ["run", "steps", "hours", "best evaluation", "last evaluation", f"last {WINDOW} of training"]
     return f"""# Learning curves
 
 ![curves](curves.png)
 
 *Dots: episodes of an evaluation, the line their mean. Thin: mean of {WINDOW} training episodes, exploration included.*
 
-{tables.markdown(heads, [row(c) for c in curves])}
+{tables.markdown(HEADINGS, [row(c) for c in curves])}
 ```sh
 {commands}
 ```
@@ -125,7 +126,7 @@ Hours are those of the clock, evaluations and pauses included. Raw data: `evalua
 
 def row(curve: RunCurve) -> list[str]:
     """Of the table."""
-    frames = f" ({FRAMES_PER_STEP * curve.steps:,} frames)" if _is_atari(curve) else ""
+    frames = f" ({FRAMES_PER_STEP * curve.steps:,} frames)" if _is_atari(curve.spec["env"]) else ""
     best = last = trained = "none"
     if curve.evaluations:
         means, top = curve.means, int(curve.means.argmax())
@@ -136,8 +137,8 @@ def row(curve: RunCurve) -> list[str]:
     return [f"{curve.name}, {curve.spec['env']}", f"{curve.steps:,}{frames}", hours, best, last, trained]
 
 
-def _is_atari(curve: RunCurve) -> bool:
-    return str(curve.spec["env"]).startswith("atari/")
+def _is_atari(env: str) -> bool:
+    return env.startswith("atari/")
 
 
 def draw(curves: Sequence[RunCurve], path: Path) -> None:
@@ -157,7 +158,7 @@ def draw(curves: Sequence[RunCurve], path: Path) -> None:
                 ends, gained = np.array(curve.episodes).T
                 smooth = np.convolve(gained, np.full(WINDOW, 1 / WINDOW), "valid")
                 axis.plot(ends[WINDOW - 1 :], smooth, lw=0.9, alpha=0.8, color=line.get_color(), label="training")
-        if env.startswith("atari/"):
+        if _is_atari(env):
             for level, style in (("random", ":"), ("human", "--")):
                 height = float(human_random().loc[game_name(env), level])
                 axis.axhline(height, color="#111111", lw=0.8, linestyle=style, label=level)
