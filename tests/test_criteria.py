@@ -286,6 +286,19 @@ def test_perturbation_shrinks_while_a_draw_is_held():
     np.testing.assert_allclose(criterion.weights(x, at(10**7)), np.ones(200), atol=0.02)
 
 
+@pytest.mark.parametrize("draw_law", ["dirichlet", "top"])
+@pytest.mark.parametrize("t_unit", ["transitions", "updates", "episodes", "frames"])
+def test_a_settled_draw_scores_alike(draw_law: str, t_unit: str):
+    criterion = Perturbed(delta_0=30.0, n_bins=16, draw_law=draw_law, t_unit=t_unit)
+    clock, dist = Clock(7, 5, 3, 28), ReturnDist(quantiles(3, 16))
+    noise = criterion.draw(jax.random.key(4))
+    settled = criterion.settle(noise, Clock(7, 5, -1, 28))
+    np.testing.assert_array_equal(criterion.score(dist, settled, clock), criterion.score(dist, noise, clock))
+    np.testing.assert_array_equal(criterion.weights(settled, clock), criterion.weights(noise, clock))
+    # The episodes at a later step are unknown: a draw that shrinks with them is left as it was.
+    assert (settled is noise) == (t_unit == "episodes")
+
+
 def test_effective_share():
     # xi = (2.4, .8, .8, 0): (sum)^2 / sum of squares / 4 = 16 / 7.04 / 4
     criterion = Perturbed(delta_0=2.0, n_bins=4)

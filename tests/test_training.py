@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import tremble
+from tremble.criteria import Perturbed
 from tremble.settings import SettingsError
 from tremble.training import checkpoint
 from tremble.training.checkpoint import CheckpointError
@@ -40,6 +41,18 @@ def base():
 
 def test_one_seed_repeats_bit_for_bit(base):
     assert same(base, small_run())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"share_noise": True}, {"noise_per_sample": True, "draws_per_update": 2}, {"hold": "episode"}],
+    ids=lambda options: "-".join(options) or "plain",
+)
+def test_settling_draws_in_bulk_changes_nothing(options, monkeypatch):
+    settled = small_run(steps=300, **options)
+    monkeypatch.delattr(Perturbed, "settle")
+    jax.clear_caches()  # the agent looks the same, so its programs would be taken for compiled
+    assert same(settled, small_run(steps=300, **options))
 
 
 def test_seeds_differ(base):

@@ -68,6 +68,13 @@ class ActInfo(eqx.Module):
     """Whether the criterion agrees with the mean about the best action."""
 
 
+def _drawn(criterion: Criterion, key: PRNGKeyArray, clock: Clock | None) -> Noise:
+    """A draw of the criterion, with what depends on the clock computed if it is known and the criterion offers it."""
+    settle = None if clock is None else getattr(criterion, "settle", None)
+    noise = criterion.draw(key)
+    return noise if settle is None else settle(noise, clock)
+
+
 class Agent(eqx.Module):
     """Everything that defines an agent. Array-like fields are traced, so a sweep over them compiles once."""
 
@@ -228,12 +235,12 @@ class Agent(eqx.Module):
         level_key = jax.random.fold_in(key, sample) if self.random_levels and key is not None else None
         return self.representation.predict(params.head, params.torso(obs), use, level_key, layer_key)
 
-    def draw_act(self, key: PRNGKeyArray, n_actions: int) -> ActNoise:
-        """The random numbers of one action."""
+    def draw_act(self, key: PRNGKeyArray, n_actions: int, clock: Clock | None = None) -> ActNoise:
+        """The random numbers of one action, settled where its clock is known and no draw is held."""
         criterion_key, choice_key = jax.random.split(key)
         own: Any = self.representation
         return ActNoise(
-            self.behaviour_criterion.draw(criterion_key),
+            _drawn(self.behaviour_criterion, criterion_key, None if self.hold == "episode" else clock),
             draw_choice(choice_key, n_actions),
             own.draw_behaviour(jax.random.fold_in(key, 1)) if self.behaves else (),
         )
@@ -275,9 +282,12 @@ class Agent(eqx.Module):
         held = drawn if self.hold == "episode" else ()
         return action, ActorState(held, jnp.asarray(False), memory), drawn, info
 
-    def draw_learn(self, key: PRNGKeyArray) -> Noise:
+    def draw_learn(self, key: PRNGKeyArray, clock: Clock | None = None) -> Noise:
         """The criterion's draws of one update: a leading axis of draws, then of samples if each has its own."""
-        draw = self.target_criterion.draw
+
+        def draw(key: PRNGKeyArray) -> Noise:
+            return _drawn(self.target_criterion, key, clock)
+
         if self.noise_per_sample:
             shape = (self.draws_per_update, self.batch_size)
             return jax.vmap(jax.vmap(draw))(jax.random.split(key, shape))
@@ -286,6 +296,10 @@ class Agent(eqx.Module):
     def learns_at(self, t: Int[Array, ""]) -> Bool[Array, ""]:
         """Whether step t (from 0) has a round of learning. It learns from the t transitions before it."""
         return (t >= max(self.start_steps, 1)) & (t % self.update_interval == 0)
+
+    def foreseen(self, t: Int[Array, ""]) -> Clock:
+        """The clock at step t, as far as it is known before the run comes there: without the number of episodes."""
+        return Clock(t, self.updates_before(t), -1, t, self.start_steps)
 
     def updates_before(self, t: int | Int[Array, ""]) -> Int[Array, ""]:
         """How many updates were made before step t."""

@@ -114,6 +114,10 @@ class Criterion(Protocol):
 
     Split in two, so that noise can be drawn in bulk, shared between behaviour and target, held for an episode, shown
     in a viewer. Implementations are frozen `eqx.Module`s: array-like fields are traced, the rest is static.
+
+    A criterion may offer ``settle(noise, clock)``: a draw in which all that depends on the clock alone is computed
+    already, and which its ``score`` takes as well. Compiled loops ask for it in bulk, before the number of episodes at
+    that clock is known.
     """
 
     def draw(self, key: PRNGKeyArray) -> Noise:

@@ -87,6 +87,12 @@ def reweighted_mean(dist: ReturnDist, xi: Float[Array, "n_bins"], order: Order =
     return dist.distorted_mean(lambda u: jnp.interp(u, edges, mass), order)
 
 
+class Settled(eqx.Module):
+    """A draw whose size is applied already: the weights xi of one moment."""
+
+    xi: Float[Array, "n_bins"]
+
+
 class Perturbed(eqx.Module):
     """score(a) = E_xi[Z(a)] = (1/N) sum_i xi_i theta_i(a), xi of size Delta_t = delta_0 t^-(1 + epsilon).
 
@@ -125,6 +131,10 @@ class Perturbed(eqx.Module):
             return ()
         return sample_dirichlet(key, self.n_bins, self.beta)
 
+    def settle(self, noise: Noise, clock: Clock) -> Noise:
+        """The draw with its size applied, for loops that know the clock beforehand; episodes they cannot know."""
+        return noise if self.t_unit == "episodes" else Settled(self.weights(noise, clock))
+
     def delta(self, clock: Clock) -> Float[Array, ""]:
         """Delta_t."""
         t = clock.time(self.t_unit, self.t_origin)
@@ -132,6 +142,8 @@ class Perturbed(eqx.Module):
 
     def weights(self, noise: Noise, clock: Clock) -> Float[Array, "n_bins"]:
         """xi at this moment, from what was drawn."""
+        if isinstance(noise, Settled):
+            return noise.xi
         x = jax.nn.one_hot(self.n_bins - 1, self.n_bins) if self.draw_law == "top" else noise
         size = self.delta(clock)
         if self.alpha == "theory":

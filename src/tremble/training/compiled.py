@@ -11,6 +11,7 @@ to the update of step t + 1.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,7 +21,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from tremble.agent import ActorState, Agent
-from tremble.core import Clock, Enumerated, JaxEnv, Stream, Transition, stream_key
+from tremble.core import Enumerated, JaxEnv, Stream, Transition, stream_key
 from tremble.learn import LearnerState, learn, refresh_target
 from tremble.replay import Replay, draw_sample
 
@@ -95,16 +96,20 @@ def run_chunk(
 ) -> tuple[TrainState, StepLog]:
     """Steps ``t0 .. t0 + length - 1``, all of them before learning starts or all of them after."""
     steps = t0 + jnp.arange(length, dtype=jnp.int32)
-    # Drawn in bulk, outside the scan: inside it, sampling the perturbation would take a third of a step.
-    act_noise = jax.vmap(lambda t: agent.draw_act(stream_key(seed, Stream.ACT, t), env.n_actions))(steps)
-    learn_noise = jax.vmap(lambda t: agent.draw_learn(stream_key(seed, Stream.LEARN, t)))(steps)
+    # Drawn and settled in bulk, outside the scan: inside it, sampling the perturbation would take a third of a step.
+    act_noise, learn_noise = jax.vmap(
+        lambda t: (
+            agent.draw_act(stream_key(seed, Stream.ACT, t), env.n_actions, agent.foreseen(t)),
+            agent.draw_learn(stream_key(seed, Stream.LEARN, t), agent.foreseen(t)),
+        )
+    )(steps)
     env_noise = jax.vmap(lambda t: env.draw(stream_key(seed, Stream.STEP, t)))(steps)
     sample_noise = jax.vmap(lambda t: draw_sample(stream_key(seed, Stream.SAMPLE, t), agent.batch_size))(steps)
     reset_keys = jax.vmap(lambda t: stream_key(seed, Stream.RESET, t + 1))(steps)
 
     def step(state: TrainState, inputs: Any) -> tuple[TrainState, StepLog]:
         t, act_noise, learn_noise, env_noise, sample_noise, reset_key = inputs
-        clock = Clock(t, agent.updates_before(t), state.episodes, t, agent.start_steps)
+        clock = replace(agent.foreseen(t), episodes=state.episodes)
 
         obs = env.observe(state.env_state)
         act_key, learn_key = (
