@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.extend.random
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 
 from tremble.core import Clock, Criterion
 from tremble.criteria import CRITERIA, Mean, Optimism, Perturbed, perturbation, sample_perturbation
+from tremble.criteria.gamma import _uniform, log_gammas, threefry
 from tremble.dist import ReturnDist
 
 ERRORS = 5.0
@@ -145,6 +147,35 @@ def test_shares_follow_beta_laws(beta: float):
             lambda z, law=law: (law.cdf(z) - law.cdf(floor)) / (1 - law.cdf(floor)),
         )
         assert above.pvalue > LEVEL, (first, last)
+
+
+@pytest.mark.parametrize("words", [(0, 0), (2**32 - 1, 2**32 - 1), (0x13198A2E, 0x03707344)])
+def test_threefry_is_the_one_of_jax(words: tuple[int, int]):
+    key = jnp.array(words, jnp.uint32)
+    counters = jnp.concatenate([jnp.zeros(300, jnp.uint32), jnp.arange(300, dtype=jnp.uint32)])
+    expected = jax.extend.random.threefry_2x32(key, counters)
+    np.testing.assert_array_equal(jnp.concatenate(threefry(key, 300)), expected)
+
+
+def test_uniform_numbers_are_midpoints():
+    words = jnp.array([0, 511, 512, 2**31, 2**32 - 1], jnp.uint32)
+    np.testing.assert_array_equal(np.asarray(_uniform(words)) * 2.0**23, [0.5, 0.5, 1.5, 2**22 + 0.5, 2**23 - 0.5])
+
+
+@pytest.mark.parametrize("shape", [0.05, 1.0, 30.0])
+def test_logarithms_of_gamma_variables(shape: float):
+    keys = jax.random.split(jax.random.key(11), 2000)
+    sample = np.asarray(jax.jit(jax.vmap(lambda key: log_gammas(key, 200, jnp.float32(shape))))(keys), np.float64)
+    law = scipy.stats.loggamma(shape)
+    assert scipy.stats.kstest(sample.ravel(), law.cdf).pvalue > LEVEL
+    # Neighbours in a vector and in time are independent.
+    levels = law.cdf(sample)
+    for one, other in ((levels[:, 1:], levels[:, :-1]), (levels[1:], levels[:-1])):
+        assert abs(np.corrcoef(one.ravel(), other.ravel())[0, 1]) < ERRORS / np.sqrt(one.size)
+
+
+def test_no_gamma_variables_of_a_shape_that_is_not_positive():
+    assert np.isnan(jax.jit(lambda beta: sample_perturbation(jax.random.key(0), 5, 1.0, beta))(0.0)).all()
 
 
 def test_draws_depend_on_the_key():

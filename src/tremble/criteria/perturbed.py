@@ -6,58 +6,22 @@ of the quantiles, so it never leaves their range; at xi = 1 it is the mean.
 
 from __future__ import annotations
 
-import math
 from typing import Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from tremble import schedules
 from tremble.core import Clock, Noise, Scalar, TimeOrigin, TimeUnit
+from tremble.criteria.gamma import log_gammas
 from tremble.dist import Order, ReturnDist
 
 
 def sample_dirichlet(key: PRNGKeyArray, n: int, beta: ArrayLike) -> Float[Array, "n"]:
     """x ~ Dir(beta, ..., beta), by normalising gamma variables in logarithms (in float32 Gamma(0.05) underflows)."""
-    return jax.nn.softmax(_log_gammas(key, n, jnp.asarray(beta, float)))
-
-
-def _log_gammas(key: PRNGKeyArray, n: int, shape: Float[Array, ""]) -> Float[Array, "n"]:
-    """Logarithms of n independent Gamma(shape) variables, any shape > 0.
-
-    Marsaglia and Tsang's rejection for shape + 1, whose candidates are accepted at least 95 times in 100, then the
-    factor U^(1/shape). Any accepted candidate is as good as another, so spare ones are drawn with the rest and the
-    first n accepted are taken. So many are spare that fewer than n are accepted with probability below 1e-20, and no
-    loop waits for that. `jax.random.loggamma` redraws element by element and takes about ten times as long, which
-    would be a fifth of a training step.
-    """
-    m = n + 24 + n // 8
-    key, boost_key = jax.random.split(key)
-    d = shape + 2.0 / 3.0
-    c = 1.0 / jnp.sqrt(9.0 * d)
-    normal_key, uniform_key = jax.random.split(jax.random.fold_in(key, 0))
-    x = jax.random.normal(normal_key, (m,))
-    u = jax.random.uniform(uniform_key, (m,))
-    v = (1.0 + c * x) ** 3
-    log_v = jnp.log(jnp.where(v > 0, v, 1.0))
-    accepted = (v > 0) & (jnp.log(u) < 0.5 * x**2 + d * (1.0 - v + log_v))
-    place = jnp.where(accepted, _running_count(accepted) - 1, n)
-    log_v = jnp.zeros(n, d.dtype).at[place].set(log_v, mode="drop")
-    boost = jax.random.uniform(boost_key, (n,), minval=jnp.finfo(d.dtype).tiny)
-    return jnp.log(d) + log_v + jnp.log(boost) / shape
-
-
-def _running_count(flags: Bool[Array, "m"]) -> Int[Array, "m"]:
-    """`jnp.cumsum` of flags as two small products with triangles of ones, which take a third of the time on a CPU."""
-    m = flags.shape[0]
-    side = math.isqrt(m - 1) + 1
-    square = jnp.pad(flags.astype(jnp.float32), (0, side * side - m)).reshape(side, side)
-    upper = jnp.triu(jnp.ones((side, side), jnp.float32))
-    within = square @ upper
-    before = within[:, -1] @ jnp.triu(upper, 1)
-    return (within + before[:, None]).reshape(-1)[:m].astype(jnp.int32)
+    return jax.nn.softmax(log_gammas(key, n, jnp.asarray(beta, float)))
 
 
 def perturbation(x: Float[Array, "n"], delta: ArrayLike) -> Float[Array, "n"]:
@@ -80,7 +44,7 @@ def reweighted_mean(dist: ReturnDist, xi: Float[Array, "n_bins"], order: Order =
     """E_xi[Z]: the mean under a density ``xi`` over equal bins of levels."""
     n_bins = xi.shape[-1]
     if dist.equal_mass and dist.n_atoms == n_bins:
-        return (dist.ordered(order).atoms * xi).mean(-1)
+        return jnp.matmul(dist.ordered(order).atoms, xi / n_bins, precision=jax.lax.Precision.HIGHEST)
     edges = jnp.linspace(0.0, 1.0, n_bins + 1)
     mass = jnp.concatenate([jnp.zeros(1), jnp.cumsum(xi) / n_bins])
     mass = mass / mass[-1]
