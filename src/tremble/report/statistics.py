@@ -50,6 +50,10 @@ class Interval:
         return f"{self.estimate:,.{digits}f} [{self.low:,.{digits}f}, {self.high:,.{digits}f}]"
 
 
+NOT_NEGATIVE = (0.0, np.inf)
+"""What distances, deviations and the scores of some games can be."""
+
+
 def mean_interval(values: Any, level: float = 0.95, between: tuple[float, float] = (-np.inf, np.inf)) -> Interval:
     """Mean with Student's t interval, cut to the values that are possible: a count lies between 0 and the steps."""
     values = np.asarray(values, float)

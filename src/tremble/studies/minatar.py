@@ -12,7 +12,7 @@ import numpy as np
 from tremble.envs.minatar import GAMES
 from tremble.presets import PRESETS
 from tremble.report import figures, tables
-from tremble.report.statistics import Interval, difference_interval, mean_interval
+from tremble.report.statistics import NOT_NEGATIVE, Interval, difference_interval, mean_interval
 from tremble.settings import SettingsError, nearest
 from tremble.studies.runner import Cell, Options, Results, Study
 from tremble.training import checkpoint
@@ -131,11 +131,17 @@ def analyse(results: Results, options: Options) -> str:
         ],
     )
     scores = [
-        [figures.NAMES.get(agent, agent), *[mean_interval(finals(results, game, agent)).text(2) for game in games]]
+        [
+            figures.NAMES.get(agent, agent),
+            *[mean_interval(finals(results, game, agent), between=NOT_NEGATIVE).text(2) for game in games],
+        ]
         for agent in agents
     ]
     late = [
-        [figures.NAMES.get(agent, agent), *[mean_interval(lates(results, game, agent)).text(2) for game in games]]
+        [
+            figures.NAMES.get(agent, agent),
+            *[mean_interval(lates(results, game, agent), between=NOT_NEGATIVE).text(2) for game in games],
+        ]
         for agent in agents
     ]
     seeds = sorted({len(v) for v in results.values()})
@@ -230,7 +236,7 @@ def draw(results: Results, options: Options) -> None:
             curves = np.stack([c.curve for c in careers])
             ended = np.isfinite(curves).any(0)
             steps = careers[0].ends[ended]
-            known = [mean_interval(column[np.isfinite(column)]) for column in curves.T[ended]]
+            known = [mean_interval(column[np.isfinite(column)], between=NOT_NEGATIVE) for column in curves.T[ended]]
             colour = figures.COLOURS.get(agent)
             (line,) = axis.plot(steps, [x.estimate for x in known], color=colour, label=figures.NAMES.get(agent, agent))
             if len(careers) > 1:

@@ -8,7 +8,7 @@ import numpy as np
 
 from tremble.presets import PRESETS, make
 from tremble.report import figures, tables
-from tremble.report.statistics import Interval, difference_interval, mean_interval
+from tremble.report.statistics import NOT_NEGATIVE, Interval, difference_interval, mean_interval
 from tremble.settings import describe
 from tremble.studies.runner import Cell, Options, Outcome, Results, Study, load_outcome, seconds_of, stored
 
@@ -193,7 +193,7 @@ def analyse(results: Results, options: Options) -> str:
         w2 = [run.w2_left for run in results[name]]
         rows.append([
             f"`{name}`", f"{rates[name]:g}", mean_interval(values, between=(0, options.steps)).text(), f"{min(values):,} … {max(values):,}",
-            mean_interval(w2).text(2) if is_distributional(name) else "", f"{taken[name]:.0f}" if name in taken else "",
+            mean_interval(w2, between=NOT_NEGATIVE).text(2) if is_distributional(name) else "", f"{taken[name]:.0f}" if name in taken else "",
         ])  # fmt: skip
     verdicts = [
         [own, ours.text(), judged(ours), f"{rates[pair[0]]:g}", at_one.text(), judged(at_one)]

@@ -5,16 +5,30 @@ from __future__ import annotations
 import numpy as np
 
 from tremble.report import figures, tables
-from tremble.report.statistics import difference_interval, mean_interval, verdict
+from tremble.report.statistics import Interval, difference_interval, mean_interval, verdict
 from tremble.studies.nchain_counts import CLAIMS, published
 from tremble.studies.nchain_settings import AGENTS, CONTROLS, READINGS, readings_cells
 from tremble.studies.runner import Options, Results, Study
+
+MARKED = {"reproduced": "**{}**", "not reproduced": "{}", "inconclusive": "({})"}
+AS_DEFAULT = "as default"
 
 
 def counts(results: Results, reading: str, agent: str) -> dict[int, int]:
     """Final count by seed under a reading. An agent a reading cannot matter to keeps its default runs."""
     label = f"{reading} | {agent}"
     return {o.seed: o.count for o in results[label if label in results else f"default | {agent}"]}
+
+
+def compare(results: Results, reading: str, first: str, second: str) -> tuple[Interval, str]:
+    """Difference of two agents under a reading, and what it says about the paper's."""
+    ours = difference_interval(counts(results, reading, first), counts(results, reading, second))
+    return ours, verdict(published(first) - published(second), ours)
+
+
+def matters(reading: str, *agents: str) -> bool:
+    """Whether a reading changes anything for one of the agents."""
+    return any(agent in READINGS[reading][2] for agent in agents)
 
 
 def draw(results: Results, options: Options) -> None:
@@ -26,18 +40,56 @@ def draw(results: Results, options: Options) -> None:
         axis.axvline(0, color="#111111", linewidth=1)
         axis.axvline(theirs, color="#111111", linewidth=1, linestyle=":")
         for row, reading in enumerate(readings):
-            ours = difference_interval(counts(results, reading, first), counts(results, reading, second))
-            colour = {"reproduced": "#2a6f97", "not reproduced": "#d1495b", "inconclusive": "#9ca3af"}[
-                verdict(theirs, ours)
-            ]
+            ours, said = compare(results, reading, first, second)
+            colour = {"reproduced": "#2a6f97", "not reproduced": "#d1495b", "inconclusive": "#9ca3af"}[said]
             if np.isfinite(ours.half_width):
                 axis.plot([ours.low, ours.high], [row, row], color=colour, linewidth=2.2)
             axis.plot(ours.estimate, row, "o", color=colour, markersize=6)
-        axis.set(title=f"{figures.NAMES[first]} − {figures.NAMES[second]}", xlim=(-16_000, 16_000))
+        axis.set(title=_minus(first, second), xlim=(-16_000, 16_000))
         axis.set_yticks(range(len(readings)), readings)
         axis.invert_yaxis() if axis is axes[0] else None
         figures.thousands(axis.xaxis)
     figures.save(figure, options.out / "readings")
+
+
+def count_table(results: Results, steps: int) -> str:
+    """Mean count of every agent under every reading."""
+    rows = [
+        [reading, *[_mean(counts(results, reading, a), steps) if matters(reading, a) else AS_DEFAULT for a in AGENTS]]
+        for reading in READINGS
+    ]
+    return tables.markdown(["reading", *[figures.NAMES[a] for a in AGENTS]], rows)
+
+
+def verdict_table(results: Results) -> str:
+    """For every claim, how many readings reproduce it."""
+    rows = []
+    for first, second in CLAIMS:
+        said = {r: compare(results, r, first, second)[1] for r in READINGS if matters(r, first, second)}
+        tally = [sum(v == kind for v in said.values()) for kind in MARKED]
+        rows.append([_minus(first, second), f"{published(first) - published(second):+,}", *tally, said["default"]])
+    return tables.markdown(["difference", "paper", *MARKED, "default reading"], rows)
+
+
+def difference_table(results: Results) -> str:
+    """Every claim under every reading."""
+    rows = []
+    for reading in READINGS:
+        row = [reading]
+        for first, second in CLAIMS:
+            ours, said = compare(results, reading, first, second)
+            row.append(MARKED[said].format(ours.text()) if matters(reading, first, second) else AS_DEFAULT)
+        rows.append(row)
+    return tables.markdown(["reading", *[_minus(*claim) for claim in CLAIMS]], rows)
+
+
+def control_table(results: Results, steps: int) -> str:
+    """QR-DQN with other amounts of exploration, and PQR's difference from each."""
+    pqr = counts(results, "default", "pqr")
+    controls = {"the paper's: to 0.01 over 2.5k": counts(results, "default", "qrdqn")}
+    controls |= {name: {o.seed: o.count for o in results[f"control: {name} | qrdqn"]} for name in CONTROLS}
+    rows = [[name, _mean(values, steps), difference_interval(pqr, values).text()] for name, values in controls.items()]
+    return tables.markdown(["epsilon", "QR-DQN's count", "PQR (default) − this"], rows)
 
 
 def analyse(results: Results, options: Options) -> str:
@@ -50,46 +102,6 @@ def analyse(results: Results, options: Options) -> str:
     )
     seeds = sorted({len(outcomes) for outcomes in results.values()})
     have = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
-    count_rows = [
-        [
-            reading,
-            *[
-                mean_interval([*counts(results, reading, a).values()], between=(0, options.steps)).text()
-                if a in agents
-                else "as default"
-                for a in AGENTS
-            ],
-        ]
-        for reading, (_, _, agents) in READINGS.items()
-    ]
-    claim_rows = []
-    for first, second in CLAIMS:
-        theirs = published(first) - published(second)
-        verdicts = {
-            reading: verdict(
-                theirs, difference_interval(counts(results, reading, first), counts(results, reading, second))
-            )
-            for reading, (_, _, agents) in READINGS.items()
-            if first in agents or second in agents
-        }
-        tally = [sum(v == kind for v in verdicts.values()) for kind in ("reproduced", "not reproduced", "inconclusive")]
-        name = f"{figures.NAMES[first]} − {figures.NAMES[second]}"
-        claim_rows.append([name, f"{theirs:+,}", *tally, verdicts["default"]])
-    control_rows = []
-    for name in CONTROLS:
-        values = {o.seed: o.count for o in results[f"control: {name} | qrdqn"]}
-        against = difference_interval(counts(results, "default", "pqr"), values)
-        control_rows.append(
-            [name, mean_interval([*values.values()], between=(0, options.steps)).text(), against.text()]
-        )
-    control_rows.insert(
-        0,
-        [
-            "the paper's: to 0.01 over 2.5k",
-            mean_interval([*counts(results, "default", "qrdqn").values()], between=(0, options.steps)).text(),
-            difference_interval(counts(results, "default", "pqr"), counts(results, "default", "qrdqn")).text(),
-        ],
-    )
     return f"""# Which orderings survive other readings of the paper
 
 {options.steps:,} steps; {have} seeds in each cell (of {options.seeds} asked for); one factor changed at a time.
@@ -101,15 +113,28 @@ difference. Blue: reproduced. Red: not reproduced. Grey: inconclusive.
 
 ## Counts
 
-{tables.markdown(["reading", *[figures.NAMES[a] for a in AGENTS]], count_rows)}
+{count_table(results, options.steps)}
 ## Verdicts over all readings
 
-{tables.markdown(["difference", "paper", "reproduced", "not reproduced", "inconclusive", "default reading"], claim_rows)}
+{verdict_table(results)}
+## Differences
+
+{difference_table(results)}
+Bold: reproduced. Plain: not reproduced. In brackets: inconclusive.
+
 ## Controls: QR-DQN with other amounts of epsilon-greedy exploration
 
-{tables.markdown(["epsilon", "QR-DQN's count", "PQR (default) − this"], control_rows)}
+{control_table(results, options.steps)}
 Raw data: `readings.csv`.
 """
+
+
+def _mean(by_seed: dict[int, int], steps: int) -> str:
+    return mean_interval([*by_seed.values()], between=(0, steps)).text()
+
+
+def _minus(first: str, second: str) -> str:
+    return f"{figures.NAMES[first]} − {figures.NAMES[second]}"
 
 
 STUDY = Study(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tremble.report import figures, tables
-from tremble.report.statistics import density, mean_interval
+from tremble.report.statistics import NOT_NEGATIVE, density, mean_interval
 from tremble.studies.nchain_settings import AGENTS, main_cells
 from tremble.studies.runner import LEFT, RIGHT, Options, Outcome, Results, Study
 
@@ -77,9 +77,9 @@ def summary(results: Results) -> str:
                     name,
                     mean_interval([a.mean() for a in final]).text(2),
                     f"{truth.mean():.2f}",
-                    mean_interval([a.std() for a in final]).text(2),
+                    mean_interval([a.std() for a in final], between=NOT_NEGATIVE).text(2),
                     f"{truth.std():.2f}",
-                    mean_interval([truth.w2(a, 5) for a in final]).text(2),
+                    mean_interval([truth.w2(a, 5) for a in final], between=NOT_NEGATIVE).text(2),
                 ]
             )
     header = ["agent", "action", "mean [95 %]", "truth", "deviation [95 %]", "truth", "W2 to the truth [95 %]"]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tremble.report import figures, tables
-from tremble.report.statistics import Interval, mean_interval
+from tremble.report.statistics import NOT_NEGATIVE, Interval, mean_interval
 from tremble.studies.nchain_settings import AGENTS, BETAS, GRID, SCALES, sensitivity_cells
 from tremble.studies.runner import Options, Results, Study
 
@@ -19,6 +19,11 @@ def w2(results: Results, label: str) -> list[float]:
     return [o.w2_left / float(o.env.reward_scale) for o in results[label]]
 
 
+def w2_interval(results: Results, label: str) -> Interval:
+    """Its mean over seeds."""
+    return mean_interval(w2(results, label), between=NOT_NEGATIVE)
+
+
 def present(results: Results, pattern: str, values: Any) -> list[Any]:
     """Those values whose cell was run."""
     return [v for v in values if pattern.format(v) in results]
@@ -28,30 +33,27 @@ def draw(results: Results, options: Options) -> None:
     """W2 against the knob, against beta, and against the scale of rewards; counts against the scale."""
     figure, grid = figures.new(2, 2, 11, 7.2)
     axes = grid.ravel()
-    reference = mean_interval(w2(results, "qrdqn"))
+    reference = w2_interval(results, "qrdqn")
     axes[0].axhline(reference.estimate, color=figures.COLOURS["qrdqn"], linewidth=2, label="QR-DQN (reference)")
 
     def line(axis: Any, x: list[float], intervals: list[Interval], agent: str, alone: bool = False) -> None:
         middle = np.array([i.estimate for i in intervals])
-        error = np.array([[i.estimate - i.low, i.high - i.estimate] for i in intervals]).T
-        error = np.where(np.isfinite(error), error, 0.0)
+        error = np.array([i.errors for i in intervals]).T
         colour, name = figures.COLOURS[agent], figures.NAMES[agent]
         # A little to the side of one another: intervals of agents at one value would cover each other.
         beside = np.array(x) * (1.0 if alone else 1.12 ** (AGENTS.index(agent) - 1.5))
         axis.plot(beside, middle, color=colour, marker="o", markersize=5, label=name)
-        axis.errorbar(
-            beside, middle, np.minimum(error, [middle, np.inf * middle]), color=colour, fmt="none", alpha=0.45
-        )
+        axis.errorbar(beside, middle, error, color=colour, fmt="none", alpha=0.45)
 
     for agent, knob in KNOBS:
         values = present(results, f"{agent} {knob}={{}}", GRID)
-        line(axes[0], values, [mean_interval(w2(results, f"{agent} {knob}={v}")) for v in values], agent)
+        line(axes[0], values, [w2_interval(results, f"{agent} {knob}={v}") for v in values], agent)
     values = present(results, "pqr beta={}", BETAS)
-    line(axes[1], values, [mean_interval(w2(results, f"pqr beta={v}")) for v in values], "pqr", alone=True)
+    line(axes[1], values, [w2_interval(results, f"pqr beta={v}") for v in values], "pqr", alone=True)
     for agent in AGENTS:
         values = present(results, f"{agent} scale={{:g}}", SCALES)
         labels = [f"{agent} scale={v:g}" for v in values]
-        line(axes[2], values, [mean_interval(w2(results, label)) for label in labels], agent)
+        line(axes[2], values, [w2_interval(results, label) for label in labels], agent)
         line(
             axes[3],
             values,
@@ -86,10 +88,10 @@ def analyse(results: Results, options: Options) -> str:
             for o, v in zip(results[cell], w2(results, cell), strict=True)
         ],
     )
-    reference = mean_interval(w2(results, "qrdqn"))
+    reference = w2_interval(results, "qrdqn")
     grid = [v for v in GRID if f"dltv c={v}" in results]
     knob_rows = [
-        [figures.NAMES[agent], knob, *[mean_interval(w2(results, f"{agent} {knob}={v}")).text(2) for v in grid]]
+        [figures.NAMES[agent], knob, *[w2_interval(results, f"{agent} {knob}={v}").text(2) for v in grid]]
         for agent, knob in KNOBS
     ]
     ranges = []
@@ -103,7 +105,7 @@ def analyse(results: Results, options: Options) -> str:
     scale_rows = []
     for agent in AGENTS:
         cells = [f"{agent} scale={v:g}" for v in scales]
-        scale_rows.append([figures.NAMES[agent], "W2 / scale", *[mean_interval(w2(results, c)).text(2) for c in cells]])
+        scale_rows.append([figures.NAMES[agent], "W2 / scale", *[w2_interval(results, c).text(2) for c in cells]])
         scale_rows.append(
             [
                 "",
@@ -127,7 +129,7 @@ the means over the grid:
 {tables.markdown(["agent", "best", "worst", "range"], ranges)}
 ## β of PQR
 
-{tables.markdown(["β", *[str(v) for v in betas]], [["W2", *[mean_interval(w2(results, f"pqr beta={v}")).text(2) for v in betas]]])}
+{tables.markdown(["β", *[str(v) for v in betas]], [["W2", *[w2_interval(results, f"pqr beta={v}").text(2) for v in betas]]])}
 ## Is PQR free of the reward's scale, and is DLTV not?
 
 Every reward is multiplied by the factor; W2 is divided by it again.

@@ -45,7 +45,7 @@ def draw(results: Results, options: Options) -> None:
     figure, axes = figures.new(1, len(AGENTS), 13, 3.6, sharey=True)
     for axis, agent in zip(axes, AGENTS, strict=True):
         colour = figures.COLOURS[agent]
-        intervals = [mean_interval(counts(results, agent, pair)) for pair in pairs]
+        intervals = [mean_interval(counts(results, agent, pair), between=(0, options.steps)) for pair in pairs]
         for x, pair in zip(distance, pairs, strict=True):
             values = counts(results, agent, pair)
             axis.scatter(np.full(len(values), x), values, s=12, color=colour, alpha=0.45, linewidths=0)

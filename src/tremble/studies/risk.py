@@ -11,7 +11,7 @@ from matplotlib.patches import Rectangle
 
 from tremble.envs.risky_grid import MOVES, RiskyGrid
 from tremble.report import figures, tables
-from tremble.report.statistics import mean_interval
+from tremble.report.statistics import NOT_NEGATIVE, mean_interval
 from tremble.settings import SettingsError
 from tremble.studies.runner import Options, Results, Study
 from tremble.tabular import risky_grid
@@ -288,8 +288,8 @@ def analyse(results: Results, options: Options) -> str:
         predicted, experienced = (float(exact.lattice.cvar(law, ETA)) for law in wanted)
         rows.append([
             name, f"{predicted:.3f}", mean_interval([r.predicted_cvar for r in runs]).text(3), f"{experienced:.3f}",
-            mean_interval([r.cvar for r in runs]).text(3), mean_interval([r.w1 for r in runs]).text(3),
-            mean_interval([r.agreement for r in runs]).text(2),
+            mean_interval([r.cvar for r in runs]).text(3), mean_interval([r.w1 for r in runs], between=NOT_NEGATIVE).text(3),
+            mean_interval([r.agreement for r in runs], between=(0, 1)).text(2),
         ])  # fmt: skip
     same = np.allclose(exact.settled.found.experienced, exact.from_mean.found.experienced, atol=1e-6)
     where = ", ".join(
