@@ -17,7 +17,7 @@ PARITY = 0x1BD11BDA
 
 
 def log_gammas(key: PRNGKeyArray, n: int, shape: Float[Array, ""]) -> Float[Array, "n"]:
-    """Logarithms of n independent Gamma(shape) variables, any shape > 0; NaN or infinite for others.
+    """Logarithms of n independent Gamma(shape) variables, any shape > 0; minus infinity for others.
 
     Any accepted candidate is as good as another, so spare ones are drawn with the rest and the first n accepted are
     taken. So many are spare that fewer than n are accepted with probability below 1e-20, and no loop waits for that.
