@@ -108,7 +108,7 @@ def analyse(results: Results, options: Options) -> str:
 Solid: Gaussian kernel density of the learned quantiles at the start state (square-root scale, so that the narrow truth
 of the left end and the wide rest fit in one picture). Dashed: the return of walking straight left,
 γ² N(10, 0.1²) = N(8.1, 0.081²), and straight right, γ² (½ N(5, 0.1²) + ½ N(13, 0.1²)), with mean 7.29. Dots below: the
-score the criterion gives to each of the two actions at that step, filled for the larger; an arrow head at the border is
+score the criterion gives to each of the two actions at that step, filled for the one it takes (neither, where a no-op scores higher); an arrow head at the border is
 a score outside the picture, which only an additive bonus can produce.
 
 {summary(results)}
