@@ -25,6 +25,7 @@ from benchmarks.workers import Elsewhere, Team, Turn
 
 PONG, MINATAR = "Pong", "MinAtar Breakout"
 OURS, OURS_PADDED, SB3, DOPAMINE = "tremble", "tremble, Dopamine's network", "sb3-contrib", "Dopamine"
+MEANWHILE, MEANWHILE_PADDED = "tremble, overlap", "tremble, overlap, Dopamine's network"
 INSIDE, OUTSIDE = "inside XLA", "host loop"
 PYTHON_OF_DOPAMINE = Path(__file__).parent.parent / ".venv-dopamine" / "bin" / "python"
 
@@ -34,7 +35,7 @@ def measure(console: Console, quick: bool) -> Part:
     rounds, steps = (2, 40) if quick else (8, 400)
     taken, facts = _pong(console, rounds, steps)
     made = _minatar(console, rounds, 4 * steps)
-    pairs = [(OURS, SB3), (OURS_PADDED, DOPAMINE)]
+    pairs = [(OURS, SB3), (MEANWHILE, SB3), (OURS_PADDED, DOPAMINE), (MEANWHILE_PADDED, DOPAMINE)]
     comparisons = [
         compare(PONG, "steps/s", (this, taken[this]), (that, taken[that])) for this, that in pairs if that in taken
     ]
@@ -43,6 +44,8 @@ def measure(console: Console, quick: bool) -> Part:
         f"{PONG}: QR-DQN in all, batch {BATCH}, {QUANTILES} quantiles, an update every {INTERVAL} steps; a step is "
         "four frames, and what is measured comes after learning has started. Dopamine pads its convolutions, so its "
         "network is more work, and it is compared with the same.",
+        f"{PONG}, overlap: actions come from the parameters before the newest update, which is at work meanwhile "
+        "(`--set overlap=true`); the work is the same.",
         f"{PONG}: cores busy {', '.join(f'{median_cores(t):.1f} ({name})' for name, t in taken.items())}.",
         *(_where_time_goes(name, facts[name]) for name in (OURS, OURS_PADDED) if name in facts),
         f"{MINATAR}: tremble's QR-DQN with its MinAtar column in both.",
@@ -58,6 +61,7 @@ def _pong(console: Console, rounds: int, steps: int) -> tuple[dict[str, list[Tur
     """Turns and facts by name."""
     starts: dict[str, Callable[[], Team | Elsewhere]] = {
         OURS: partial(Team, tremble_pong, [{"steps": steps, "protocol": "dqn_zoo"}]),
+        MEANWHILE: partial(Team, tremble_pong, [{"steps": steps, "protocol": "dqn_zoo", "overlap": True}]),
         SB3: partial(Team, sb3_pong, [{"steps": steps}]),
     }
     if PYTHON_OF_DOPAMINE.exists():
@@ -67,6 +71,9 @@ def _pong(console: Console, rounds: int, steps: int) -> tuple[dict[str, list[Tur
         }  # fmt: skip
         script = Path(__file__).parent / "dopamine_peer.py"
         starts[OURS_PADDED] = partial(Team, tremble_pong, [{"steps": steps, "protocol": "dopamine"}])
+        starts[MEANWHILE_PADDED] = partial(
+            Team, tremble_pong, [{"steps": steps, "protocol": "dopamine", "overlap": True}]
+        )
         starts[DOPAMINE] = partial(Elsewhere, PYTHON_OF_DOPAMINE, script, options)
     return race(console, PONG, starts, rounds)
 

@@ -16,12 +16,13 @@ from gymnasium import spaces
 import tremble
 from tremble.agent import Agent
 from tremble.criteria import Mean
-from tremble.envs.adaptor import EnvironmentFaultError
+from tremble.envs.adaptor import EnvironmentFaultError, open_environment
 from tremble.envs.encoding import UnsupportedSpaceError
 from tremble.representations import Quantile
 from tremble.settings import SettingsError
 from tremble.training import checkpoint
 from tremble.training.checkpoint import CheckpointError
+from tremble.training.host import HostLoop
 
 SMALL = {"n_quantiles": 8, "widths": [16], "batch_size": 16, "start_steps": 60, "learning_rate": 1e-3}
 STEPS = 400
@@ -82,12 +83,14 @@ COMBINATIONS = {
     "shared draw": {"share_noise": True},
     "prioritised 3-step": {"prioritised": True, "n_step": 3},
     "bursts": {"update_interval": 20, "updates_per_round": 20, "target_update_interval": 20},
+    "acting meanwhile": {"overlap": True, "update_interval": 4, "target_update_interval": 20},
+    "acting meanwhile, double, prioritised": {"overlap": True, "double": True, "prioritised": True, "n_envs": 2},
     "three environments": {"n_envs": 3},
     "three processes": {"n_envs": 3, "parallel": True, "prioritised": True, "n_step": 3, "hold": "episode"},
 }
 
 
-ALWAYS = {"plain": (), "three environments": pytest.mark.slow}
+ALWAYS = {"plain": (), "acting meanwhile": (), "three environments": pytest.mark.slow}
 """The rest, and what several processes add, in `make test-long`."""
 
 
@@ -357,3 +360,31 @@ def test_bad_requests():
         small_run(delta0=3)
     with pytest.raises(CheckpointError, match="no run to resume"):
         tremble.resume("/nonexistent")
+
+
+def host_loop(**options):
+    settings = SMALL | {"epsilon_start": 1.0, "epsilon_end": 1.0, "epsilon_decay_steps": 1.0} | options
+    return HostLoop(tremble.make("qrdqn", "control", **settings), open_environment("CartPole-v1"), 0, 1000)
+
+
+@pytest.mark.parametrize("options", [{"update_interval": 4}, {"double": True, "target_update_interval": 30}])
+def test_with_overlap_only_the_actions_are_late(options):
+    """While actions do not depend on parameters, overlap changes nothing; they come from before the newest round."""
+    plain, late = host_loop(**options), host_loop(overlap=True, **options)
+    newest, acted = [], []
+    calls = late._calls
+    late._calls = calls._replace(
+        act=lambda agent, params, *rest: (acted.append(params), calls.act(agent, params, *rest))[1],
+        regress=lambda agent, params, *rest: (newest.append(params), calls.regress(agent, params, *rest))[1],
+    )
+    for loop in (plain, late):
+        loop.advance(150)
+    assert plain.updates == late.updates == len(newest)
+    for x, y in zip(jax.tree.leaves(plain.learner), jax.tree.leaves(late.learner), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
+    rounds = [t for t in range(60, 150) if t % options.get("update_interval", 1) == 0]
+    assert len(newest) == len(rounds)
+    for t in range(62, 150):
+        made = sum(r < t for r in rounds)  # rounds begun before the action at t is chosen
+        np.testing.assert_array_equal(acted[t][0], newest[made - 1][0])
+    assert not np.array_equal(newest[-1][0], newest[-2][0])

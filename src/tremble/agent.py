@@ -106,6 +106,9 @@ class Agent(eqx.Module):
     """Transitions between two refreshes of the target parameters."""
     start_steps: int = eqx.field(static=True, default=50_000)
     """Transitions before learning starts."""
+    overlap: bool = eqx.field(static=True, default=False)
+    """Act by the parameters from before the newest round of learning, so that acting and learning share the cores
+    instead of waiting for each other (host loop only). Pays where an update takes long, as on Atari."""
 
     criterion_for: Literal["both", "behaviour", "target"] = eqx.field(static=True, default="both")
     """Where the criterion applies; the other place uses the mean."""

@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
 
 from tremble.core import Clock, Enumerated, Noise, Scalar, Transition, Use
 from tremble.dist import ReturnDist
-from tremble.networks import Answered, Plain
+from tremble.networks import Answered, Plain, features_to_learn
 
 if TYPE_CHECKING:
     from tremble.agent import Agent
@@ -139,7 +139,7 @@ def predict_taken(
     obs = as_seen(agent, obs)
     if not isinstance(obs, Enumerated):
         if key is None and isinstance(params.head, Plain) and getattr(agent.representation, "actions_apart", False):
-            features = jax.vmap(params.torso)(obs)
+            features = features_to_learn(params.torso, obs)
             outputs = params.head.answers(features, action)
             if outputs is not None:
                 answer = jax.vmap(lambda f, x: agent.representation.predict(Answered(x), f, "online", None, None))
@@ -246,8 +246,32 @@ def learn(
     key: PRNGKeyArray | None = None,
 ) -> tuple[LearnerState, LearnInfo]:
     """One gradient step; ``key`` randomises predictions of agents that have random ones."""
-    online_key, target_key = (None, None) if key is None else jax.random.split(key)
-    target, changed = bootstrap_target(agent, state, batch, noise, clock, target_key)
+    target, changed = aim(agent, state, batch, noise, clock, key)
+    return regress(agent, state, batch, target, changed, key)
+
+
+def aim(
+    agent: Agent,
+    state: LearnerState,
+    batch: Transition,
+    noise: Noise,
+    clock: Clock,
+    key: PRNGKeyArray | None = None,
+) -> tuple[ReturnDist, Float[Array, ""]]:
+    """The first half of an update: what to regress to. Reads the online parameters only if the agent is ``double``."""
+    return bootstrap_target(agent, state, batch, noise, clock, None if key is None else jax.random.split(key)[1])
+
+
+def regress(
+    agent: Agent,
+    state: LearnerState,
+    batch: Transition,
+    target: ReturnDist,
+    changed: Float[Array, ""],
+    key: PRNGKeyArray | None = None,
+) -> tuple[LearnerState, LearnInfo]:
+    """The second half: a gradient step towards the target. ``key`` is the update's, as in the first."""
+    online_key = None if key is None else jax.random.split(key)[0]
 
     def objective(params: PyTree) -> tuple[Float[Array, ""], tuple[Float[Array, "batch"], ReturnDist]]:
         losses, predicted = batch_losses(agent, params, batch, target, online_key)

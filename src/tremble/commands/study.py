@@ -38,6 +38,9 @@ class Study:
     """Processes (default: one per core)."""
     report_only: bool = False
     """Train nothing; write the report from the runs there are."""
+    recall: Path | None = None
+    """Directory of a report of this study, from another machine or a store that is gone: the runs in its raw data are
+    not made again if their settings are the ones wanted (studies nchain-readings and minatar)."""
     set: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME=VALUE")] = ()
     """Choose what a study leaves open: --set games=breakout,asterix --set agents=pqr,qrdqn (its page says what)."""
 
@@ -105,7 +108,8 @@ def _run_study(study: Plan, settings: Study, default_out: Path, show_counts: boo
         raise SettingsError("a study needs at least one seed and 1,000 steps")
     options = Options(
         settings.out or default_out, settings.store, seeds, steps, settings.quick,
-        settings.budget_minutes, settings.jobs, settings.report_only, study.chosen(parse_assignments(settings.set)),
+        settings.budget_minutes, settings.jobs, settings.report_only, settings.recall,
+        study.chosen(parse_assignments(settings.set)),
     )  # fmt: skip
     report = run_study(study, options, console)
     if show_counts:

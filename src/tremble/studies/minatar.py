@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ RIVALS = ("qrdqn", "dltv", "p_dltv")
 """The paper's claim, made on Atari: PQR is better than each of these."""
 WINDOWS = 40
 """Points of a curve."""
+FINAL, CURVES = "final.csv", "curves.csv"
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,8 @@ class Career:
     """Mean return of the training episodes that ended in each window; NaN where none did."""
     returns: np.ndarray
     """100 episodes after training."""
+    run: str = ""
+    """Its place in a store."""
 
     @property
     def final(self) -> float:
@@ -54,7 +58,26 @@ def load_career(path: Path, seed: int, spec: RunSpec) -> Career:
     total = np.bincount(window, [e["return"] for e in episodes], WINDOWS)[:WINDOWS]
     count = np.bincount(window, minlength=WINDOWS)[:WINDOWS]
     curve = np.divide(total, count, out=np.full(WINDOWS, np.nan), where=count > 0)
-    return Career(seed, ends, curve, contents.group("final")["returns"])
+    return Career(seed, ends, curve, contents.group("final")["returns"], path.parent.name)
+
+
+def recall(directory: Path) -> dict[tuple[str, int], Career]:
+    """Read what `analyse` wrote."""
+    curves: dict[tuple[str, int], list[tuple[float, float]]] = {}
+    for row in _rows(directory / CURVES):
+        point = (float(row["step"]), float(row["mean_return"] or "nan"))
+        curves.setdefault((f"{row['game']} | {row['agent']}", int(row["seed"])), []).append(point)
+    careers = {}
+    for row in _rows(directory / FINAL):
+        key = (f"{row['game']} | {row['agent']}", int(row["seed"]))
+        ends, curve = np.array(curves[key]).T
+        careers[key] = Career(key[1], ends, curve, np.array(row["returns"].split(), float), row["run"])
+    return careers
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
 
 
 def games_of(options: Options) -> list[str]:
@@ -111,17 +134,17 @@ def analyse(results: Results, options: Options) -> str:
     games, agents = games_of(options), agents_of(options)
     draw(results, options)
     tables.write_csv(
-        options.out / "final.csv",
-        ["game", "agent", "seed", "mean_return", "std_return", "lowest", "highest"],
+        options.out / FINAL,
+        ["game", "agent", "seed", "run", "mean_return", "std_return", "returns"],
         [
-            [*label.split(" | "), c.seed, f"{c.final:.3f}", f"{c.returns.std():.3f}", f"{c.returns.min():g}",
-             f"{c.returns.max():g}"]
+            [*label.split(" | "), c.seed, c.run, f"{c.final:.3f}", f"{c.returns.std():.3f}",
+             " ".join(f"{x:g}" for x in c.returns)]
             for label, careers in results.items()
             for c in careers
         ],
     )  # fmt: skip
     tables.write_csv(
-        options.out / "curves.csv",
+        options.out / CURVES,
         ["game", "agent", "seed", "step", "mean_return"],
         [
             [*label.split(" | "), c.seed, int(step), "" if np.isnan(mean) else f"{mean:.3f}"]
@@ -173,7 +196,7 @@ above 0, *contradicted* if below, *inconclusive* otherwise.
 {tables.markdown(["difference", *games], claims(results, options))}
 {plain_words(results, options)}
 
-{"Rainbow has prioritised replay of three steps, so it runs beside XLA instead of inside: the same world, more slowly. " if "rainbow" in agents else ""}Raw data: `final.csv`, `curves.csv`.
+{"Rainbow has prioritised replay of three steps, so it runs beside XLA instead of inside: the same world, more slowly. " if "rainbow" in agents else ""}Raw data: `{FINAL}`, `{CURVES}`; `tremble study minatar --recall` of this directory goes on from them.
 """
 
 
@@ -259,5 +282,6 @@ STUDY = Study(
     steps=1_000_000,
     quick_steps=4_000,
     load=load_career,
+    recall=recall,
     choices={"games": DEFAULT_GAMES, "agents": AGENTS, "update_interval": 1},
 )

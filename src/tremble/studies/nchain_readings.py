@@ -2,16 +2,53 @@
 
 from __future__ import annotations
 
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+
 import numpy as np
 
 from tremble.report import figures, tables
 from tremble.report.statistics import Interval, difference_interval, mean_interval, verdict
 from tremble.studies.nchain_counts import CLAIMS, published
 from tremble.studies.nchain_settings import AGENTS, CONTROLS, READINGS, readings_cells
-from tremble.studies.runner import Options, Results, Study
+from tremble.studies.runner import Options, Results, Study, load_outcome
+from tremble.training.spec import RunSpec
 
 MARKED = {"reproduced": "**{}**", "not reproduced": "{}", "inconclusive": "({})"}
 AS_DEFAULT = "as default"
+DATA = "readings.csv"
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What the study reads off one run."""
+
+    seed: int
+    run: str
+    """Its place in a store."""
+    count: int
+    """Optimal actions."""
+    left_count: int
+    w2_left: float
+    """Final W2 between the learned return of (s2, left) and the truth."""
+
+
+def load(path: Path, seed: int, spec: RunSpec) -> Tally:
+    """Read a stored run."""
+    outcome = load_outcome(path, seed, spec)
+    return Tally(seed, path.parent.name, outcome.count, outcome.left_count, outcome.w2_left)
+
+
+def recall(directory: Path) -> dict[tuple[str, int], Tally]:
+    """Read what `analyse` wrote."""
+    with (directory / DATA).open(newline="", encoding="utf-8") as file:
+        return {
+            (row["cell"], int(row["seed"])): Tally(
+                int(row["seed"]), row["run"], int(row["optimal_count"]), int(row["left_count"]), float(row["w2_left"])
+            )
+            for row in csv.DictReader(file)
+        }
 
 
 def counts(results: Results, reading: str, agent: str) -> dict[int, int]:
@@ -96,9 +133,9 @@ def analyse(results: Results, options: Options) -> str:
     """Figure, tables and report."""
     draw(results, options)
     tables.write_csv(
-        options.out / "readings.csv",
-        ["cell", "seed", "optimal_count", "left_count", "w2_left"],
-        [[c, o.seed, o.count, o.left_count, f"{o.w2_left:.5f}"] for c in results for o in results[c]],
+        options.out / DATA,
+        ["cell", "seed", "run", "optimal_count", "left_count", "w2_left"],
+        [[c, o.seed, o.run, o.count, o.left_count, f"{o.w2_left:.5f}"] for c in results for o in results[c]],
     )
     seeds = sorted({len(outcomes) for outcomes in results.values()})
     have = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
@@ -125,7 +162,7 @@ Bold: reproduced. Plain: not reproduced. In brackets: inconclusive.
 ## Controls: QR-DQN with other amounts of epsilon-greedy exploration
 
 {control_table(results, options.steps)}
-Raw data: `readings.csv`.
+Raw data: `{DATA}`; `tremble study nchain-readings --recall` of this directory goes on from them.
 """
 
 
@@ -143,4 +180,6 @@ STUDY = Study(
     readings_cells,
     analyse,
     seeds=30,
+    load=load,
+    recall=recall,
 )

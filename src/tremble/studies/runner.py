@@ -16,6 +16,7 @@ import numpy as np
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from tremble.envs.atari_games import is_atari
 from tremble.envs.chain import LEFT, RIGHT, NChain
 from tremble.settings import SettingsError, nearest
 from tremble.training import checkpoint
@@ -24,6 +25,8 @@ from tremble.training.spec import ADDED_LATER, RunSpec
 
 NUMERICS = 3
 """Raise when a change of the code changes the numbers of a run, so that stored runs are made again."""
+NUMERICS_OF_ATARI = 4
+"""Likewise, where it changes those of runs on Atari alone."""
 
 SECONDS = "seconds.csv"
 """In a store: which run took how many seconds of processor time, compilation included where there was any."""
@@ -64,6 +67,8 @@ class Options:
     budget_minutes: float | None = None
     jobs: int | None = None
     report_only: bool = False
+    recall: Path | None = None
+    """A report of the same study, made elsewhere: runs that its raw data hold are not made again."""
     choices: dict[str, Any] = field(default_factory=dict)
     """Answers to what the study leaves open (`Study.choices`)."""
 
@@ -121,6 +126,9 @@ class Study:
     quick_steps: int = 3_000
     load: Callable[[Path, int, RunSpec], Any] | None = None
     """What is read off a stored run; None reads an `Outcome` on N-Chain."""
+    recall: Callable[[Path], Mapping[tuple[str, int], Any]] | None = None
+    """Reads the same off the raw data of a report, by cell and seed. Each has a ``run``, the place in a store that it
+    came from, which names its settings: a run with other settings is not recalled."""
     search: Study | None = None
     """Runs that decide settings of this study, on seeds of their own; they are trained first."""
     choices: dict[str, Any] = field(default_factory=dict)
@@ -150,7 +158,7 @@ def stored(store: Path, spec: RunSpec) -> Path:
     settings.pop("seed")
     agent = settings["agent_settings"]
     settings["agent_settings"] = {k: v for k, v in agent.items() if k not in ADDED_LATER or v != ADDED_LATER[k]}
-    text = json.dumps([NUMERICS, settings], sort_keys=True)
+    text = json.dumps([NUMERICS_OF_ATARI if is_atari(spec.env) else NUMERICS, settings], sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     return store / f"{spec.agent}-{digest}" / f"seed-{spec.seed:04d}.safetensors"
 
@@ -165,20 +173,47 @@ def collect(study: Study, options: Options, console: Console) -> Results:
         for seed in range(study.first_seed, study.first_seed + options.seeds)
         for cell in cells
     }
+    recalled = _recalled(study, options, {key: path for key, (_, path) in places.items()})
     missing: dict[Path, Task] = {}
-    for spec, path in places.values():
-        if not path.exists():
+    for key, (spec, path) in places.items():
+        if not path.exists() and key not in recalled:
             missing.setdefault(path, Task(spec, path))
     if missing and not options.report_only:
+        if recalled:
+            console.print(f"{len(recalled)} runs are recalled from {options.recall}")
         if study.bill is not None:
             finished = [spec for spec, path in places.values() if path.exists()]
             console.print(study.bill([task.spec for task in missing.values()], finished, options))
-        train_missing(study.name, list(missing.values()), len(places), options, console)
+        train_missing(study.name, list(missing.values()), len(places) - len(recalled), options, console)
     results: Results = {label: [] for label in labels}
     for (label, seed), (spec, path) in places.items():
         if path.exists():
             results[label].append((study.load or load_outcome)(path, seed, spec))
+        elif (label, seed) in recalled:
+            results[label].append(recalled[label, seed])
     return results
+
+
+def _recalled(study: Study, options: Options, places: Mapping[tuple[str, int], Path]) -> dict[tuple[str, int], Any]:
+    """Results in the raw data of an earlier report that belong to these very runs and are not in the store."""
+    if options.recall is None:
+        return {}
+    if study.recall is None:
+        raise SettingsError(f"the study {study.name} cannot go on from a report: its raw data do not hold all it needs")
+    try:
+        known = study.recall(options.recall)
+    except (OSError, KeyError, ValueError) as error:
+        raise SettingsError(
+            f"{options.recall} has no raw data of {study.name} that can be read ({type(error).__name__}: {error}); "
+            "name the directory of its report, made by this version or a later one"
+        ) from error
+    found = {key: result for key, result in known.items() if key in places and result.run == places[key].parent.name}
+    if known and not found:
+        raise SettingsError(
+            f"none of the {len(known)} runs in {options.recall} has the settings of a run wanted here: another length, "
+            "other choices, or a version of tremble whose runs have other numbers"
+        )
+    return {key: result for key, result in found.items() if not places[key].exists()}
 
 
 def train_missing(name: str, tasks: Sequence[Task], total: int, options: Options, console: Console) -> None:

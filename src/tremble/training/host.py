@@ -3,12 +3,14 @@
 The order within step t is that of the compiled loop: act; step the environment while learning from the transitions
 before t; store transition t. With n environments a step brings up to n transitions, numbered in the order of the
 environments; all of them see the parameters before the step, and each may trigger a round of learning.
+An agent with ``overlap`` acts by the parameters from before the newest round instead, while that round is at work.
 All randomness of the agent is a function of (seed, stream, number of the transition).
 """
 
 from __future__ import annotations
 
 import dataclasses
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +75,10 @@ class HostLoop:
             agent_structure, self._learner_structure, self._actors_structure, jax.tree.structure(noise)
         )
         self._n_params = len(jax.tree.leaves(self.params))
+        # JAX runs what one thread asks for in the order of asking. What a second one asks for runs beside it.
+        self._second = ThreadPoolExecutor(1, "tremble-learner") if agent.overlap else None
+        self._late = self._learner[: self._n_params]
+        """The parameters from before the newest round of learning; kept where there is overlap."""
         self._seed = jnp.asarray(seed, jnp.int32)
         # Read at every step, and reading a module takes a microsecond.
         self._remembers, self._rollout, self._prioritised = (
@@ -86,7 +92,7 @@ class HostLoop:
             agent.updates_per_round,
         )
         self._target_interval, self._shares = agent.target_update_interval, agent.share_noise
-        self._always_fresh = always_fresh(agent)
+        self._always_fresh, self._double = always_fresh(agent), agent.double
         self.accumulator = Accumulator(agent.replay.n_step, float(agent.gamma), n)
         self._steps = steps
         self._replay_file = replay_file
@@ -186,7 +192,8 @@ class HostLoop:
         numbers = self.t + np.maximum(np.cumsum(~env.resetting) - 1, 0)
         first, block = self._act_block(n)
         choices, self._actors, drawn = self._calls.act(
-            self._agent, self._learner[: self._n_params], self._actors, seen.obs, seen.mask, block,
+            self._agent, self._late if self._second else self._learner[: self._n_params], self._actors,
+            seen.obs, seen.mask, block,
             np.array([self.episodes, *(numbers - first), *numbers], np.int32), self._seed,
         )  # fmt: skip
         actions, greedy = np.asarray(choices)
@@ -250,9 +257,13 @@ class HostLoop:
         self.learned = t + 1
         updates = t > 0 and t % self._interval == 0
         if t % self._target_interval == 0 and not (updates and self._always_fresh):
-            self._learner = self._calls.refresh(self._agent, self._learner)
+            n = self._n_params
+            fresh = self._calls.refresh(self._agent, self._learner[:n], self._learner[n : 2 * n])
+            self._learner = [*self._learner[:n], *fresh, *self._learner[2 * n :]]
         if not updates:
             return
+        if self._second:
+            self._late = self._learner[: self._n_params]
         for j in range(self._rounds):
             self._rank()  # before the next sample
             first, noise, bits = self._learn_block(t)
@@ -261,12 +272,30 @@ class HostLoop:
             if self._shares:
                 noise, index = jax.tree.map(lambda x: x[:, None], drawn), i
             numbers = np.array([index, t, self.updates, self.episodes, j], np.int32)
-            self._learner, losses = self._calls.update(
-                self._agent, self._learner, batch, noise, numbers, self._seed, layout
-            )
+            losses = self._update(batch, noise, numbers, layout)
             self.updates += 1
             if self._prioritised:
                 self._ranked = (slots, losses)
+
+    def _update(self, batch: Any, noise: Noise, numbers: np.ndarray, layout: np.dtype[Any] | None) -> Any:
+        """One update, of which nothing is waited for; its losses, where somebody ranks by them."""
+        if self._second is None:
+            self._learner, losses = self._calls.update(
+                self._agent, self._learner, batch, noise, numbers, self._seed, layout
+            )
+            return losses
+        n = self._n_params
+        params, target_params, optimiser = self._learner[:n], self._learner[n : 2 * n], self._learner[2 * n :]
+        selecting = params if self._double else self._late  # which nobody else reads, and is there already
+        target, changed = self._calls.aim(
+            self._agent, selecting, target_params, batch, noise, numbers, self._seed, layout
+        )
+        params, optimiser, losses = self._second.submit(
+            self._calls.regress, self._agent, params, target_params, optimiser, batch, target, changed, numbers,
+            self._seed, layout,
+        ).result()  # fmt: skip
+        self._learner = [*params, *target_params, *optimiser]
+        return losses
 
     def _sample(self, bits: np.ndarray, t: int) -> tuple[Transition | Rows, np.ndarray, np.dtype[Any] | None]:
         """A batch, the slots it came from, and how its rows are laid out if it comes in rows."""
@@ -327,6 +356,7 @@ class HostLoop:
         snapshots = self.env.snapshot()
         trees: dict[str, Any] = {
             "learner": jax.device_get(self.learner),
+            **({"late": jax.device_get(self._late)} if self._second else {}),
             "actors": jax.device_get(self.actors),
             "replay": self.replay.state(),
             "pending": self.accumulator.state(),
@@ -348,6 +378,8 @@ class HostLoop:
         """Go on from a saved state; false if the environment could not be brought back and starts new episodes."""
         facts, env = contents.meta["facts"], contents.group("env")
         self.learner = jax.tree.map(jnp.asarray, contents.tree("learner", self.learner))
+        if self._second:
+            self._late = jax.tree.map(jnp.asarray, contents.tree("late", self._late))
         self.actors = jax.tree.map(jnp.asarray, contents.tree("actors", self.actors))
         self.t, self.episodes, self.updates = facts["t"], facts["episodes"], facts["updates"]
         self.learned = facts["learned"]

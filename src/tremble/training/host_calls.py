@@ -19,7 +19,8 @@ import numpy as np
 
 from tremble.agent import ActNoise, ActorState, Agent
 from tremble.core import Clock, Noise, Stream, Transition, stream_key
-from tremble.learn import LearnerState, learn, refresh_target
+from tremble.dist import ReturnDist
+from tremble.learn import LearnerState, aim, learn, refresh_target, regress
 from tremble.replay import Rows, draw_sample, unpack
 from tremble.training.diagnosis import Diagnosis, diagnose
 
@@ -90,25 +91,40 @@ class Calls(NamedTuple):
     is. Where `always_fresh`, the target is refreshed before. Losses are for the priorities; where there are none they
     are not computed, for their value costs as much as their gradient.
     """
-    refresh: Callable[[Leaves, Leaves], Leaves]
-    """(agent, learner) -> learner with a refreshed target."""
+    refresh: Callable[[Leaves, Leaves, Leaves], Leaves]
+    """(agent, params, target params) -> target params, refreshed."""
+    aim: Callable[..., tuple[ReturnDist, jax.Array]]
+    """(agent, params, target params, batch, noise block, numbers, seed, layout) -> target, share of changed selections.
+
+    `aim` and `regress` are `update` in two parts, for acting and learning at a time: the first does not need the newest
+    parameters (except where the agent is double), so it can run while the update before is still at work.
+    """
+    regress: Callable[..., tuple[Leaves, Leaves, jax.Array | None]]
+    """(agent, params, target params, optimiser, batch, target, changed, numbers, seed, layout) -> params, optimiser,
+    losses. Only the optimiser's state is consumed: acting may still need the parameters.
+    """
 
 
 def always_fresh(agent: Agent) -> bool:
-    """Whether every update begins with a refresh of the target; then it is part of the update.
+    """Whether every update begins with a refresh of the target that is part of it.
 
     Otherwise it is a call of its own: a branch inside the update would copy all parameters at every one.
     """
-    return agent.target_update_interval == agent.updates_per_round == 1
+    return agent.target_update_interval == agent.updates_per_round == 1 and not agent.overlap
 
 
 @lru_cache(maxsize=64)
 def calls_for(agent_structure: Any, learner_structure: Any, actors_structure: Any, noise_structure: Any) -> Calls:
     """The calls for agents, learners, actors and their noise of one structure; compiled once in a process."""
+    network_structure = _params_structure(learner_structure)
+
+    def without_optimiser(params: Leaves, target_params: Leaves) -> LearnerState:
+        online, target = (jax.tree.unflatten(network_structure, x) for x in (params, target_params))
+        return LearnerState(online, target, ())
 
     def act(agent: Leaves, params: Leaves, actors: Leaves, obs, mask, block: Leaves, numbers, seed):  # type: ignore[no-untyped-def]
         made: Agent = jax.tree.unflatten(agent_structure, agent)
-        network = jax.tree.unflatten(_params_structure(learner_structure), params)
+        network = jax.tree.unflatten(network_structure, params)
         episodes, (rows, steps) = numbers[0], numbers[1:].reshape(2, -1)
 
         def one(actor: ActorState, obs: jax.Array, mask: Any, row: jax.Array, t: jax.Array) -> Any:
@@ -127,30 +143,62 @@ def calls_for(agent_structure: Any, learner_structure: Any, actors_structure: An
         agent: Leaves, learner: Leaves, batch: Transition | Rows, block, numbers, seed, layout: np.dtype[Any] | None
     ):
         made: Agent = jax.tree.unflatten(agent_structure, agent)
-        if isinstance(batch, Rows):
-            assert layout is not None, "rows need a layout"
-            batch = unpack(batch, layout)
-        row, t, updates, episodes, number = numbers
         state: LearnerState = jax.tree.unflatten(learner_structure, learner)
         if always_fresh(made):
             state = refresh_target(made, state)
-        key = None
-        if made.random_predictions:
-            key = stream_key(seed, Stream.PREDICT_TO_LEARN, t)
-            key = key if made.updates_per_round == 1 else jax.random.fold_in(key, number)
-        clock = Clock(t, updates, episodes, t, made.start_steps)
-        state, info = learn(made, state, batch, jax.tree.map(lambda x: x[row], block), clock, key)
+        noise, clock, key = _of_update(made, block, numbers, seed)
+        state, info = learn(made, state, _unpacked(batch, layout), noise, clock, key)
         return jax.tree.leaves(state), info.losses if made.replay.prioritised else None
 
-    def refresh(agent: Leaves, learner: Leaves) -> Leaves:
+    def aim_alone(agent: Leaves, params: Leaves, target_params: Leaves, batch, block, numbers, seed, layout):  # type: ignore[no-untyped-def]
         made: Agent = jax.tree.unflatten(agent_structure, agent)
-        return jax.tree.leaves(refresh_target(made, jax.tree.unflatten(learner_structure, learner)))
+        state = without_optimiser(params, target_params)
+        noise, clock, key = _of_update(made, block, numbers, seed)
+        return aim(made, state, _unpacked(batch, layout), noise, clock, key)
+
+    def regress_alone(  # type: ignore[no-untyped-def]
+        agent: Leaves, params: Leaves, target_params: Leaves, optimiser: Leaves,
+        batch, target, changed, numbers, seed, layout,
+    ):  # fmt: skip
+        made: Agent = jax.tree.unflatten(agent_structure, agent)
+        state: LearnerState = jax.tree.unflatten(learner_structure, [*params, *target_params, *optimiser])
+        _, _, key = _of_update(made, [], numbers, seed)
+        state, info = regress(made, state, _unpacked(batch, layout), target, changed, key)
+        return (
+            jax.tree.leaves(state.params),
+            jax.tree.leaves(state.opt_state),
+            info.losses if made.replay.prioritised else None,
+        )
+
+    def refresh(agent: Leaves, params: Leaves, target_params: Leaves) -> Leaves:
+        made: Agent = jax.tree.unflatten(agent_structure, agent)
+        return jax.tree.leaves(refresh_target(made, without_optimiser(params, target_params)).target_params)
 
     return Calls(
         jax.jit(act),
         jax.jit(update, donate_argnums=(1,), static_argnums=(6,)),
-        jax.jit(refresh, donate_argnums=(1,)),
+        jax.jit(refresh, donate_argnums=(2,)),
+        jax.jit(aim_alone, static_argnums=(7,)),
+        jax.jit(regress_alone, donate_argnums=(3,), static_argnums=(9,)),
     )
+
+
+def _of_update(agent: Agent, block: Noise, numbers: Any, seed: jax.Array) -> tuple[Noise, Clock, jax.Array | None]:
+    """The criterion's draws, the clock and the key of an update."""
+    row, t, updates, episodes, number = numbers
+    key = None
+    if agent.random_predictions:
+        key = stream_key(seed, Stream.PREDICT_TO_LEARN, t)
+        key = key if agent.updates_per_round == 1 else jax.random.fold_in(key, number)
+    return jax.tree.map(lambda x: x[row], block), Clock(t, updates, episodes, t, agent.start_steps), key
+
+
+def _unpacked(batch: Transition | Rows, layout: np.dtype[Any] | None) -> Transition:
+    """A batch as learning wants it."""
+    if not isinstance(batch, Rows):
+        return batch
+    assert layout is not None, "rows need a layout"
+    return unpack(batch, layout)
 
 
 def _params_structure(learner_structure: Any) -> Any:

@@ -29,6 +29,7 @@ ADDED_LATER: dict[str, Any] = {
     "optimiser.decay_updates": 0,
     "optimiser.centred": False,
     "updates_per_round": 1,
+    "overlap": False,
     "replay.n_step": 1,
     "replay.prioritised": False,
     "replay.priority_exponent": 0.6,
@@ -105,7 +106,8 @@ class RunSpec:
     def compiled(self, agent: Agent) -> bool:
         """Whether the whole run can be compiled: the environment is written in JAX, and replay is the plain one."""
         replay = agent.replay
-        plain = replay.n_step == 1 and not (replay.prioritised or replay.rollout) and agent.updates_per_round == 1
+        plain = replay.n_step == 1 and not (replay.prioritised or replay.rollout or agent.overlap)
+        plain = plain and agent.updates_per_round == 1
         return self.env in JAX_ENVS and plain and self.n_envs == 1 and not self.evaluate_every
 
     def describe(self, agent: Agent | None = None) -> dict[str, Any]:
