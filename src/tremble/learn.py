@@ -246,20 +246,17 @@ def learn(
     key: PRNGKeyArray | None = None,
 ) -> tuple[LearnerState, LearnInfo]:
     """One gradient step; ``key`` randomises predictions of agents that have random ones."""
-    target, changed = aim(agent, state, batch, noise, clock, key)
-    return regress(agent, state, batch, target, changed, key)
+    online_key, target_key = keys_of(key)
+    target, changed = bootstrap_target(agent, state, batch, noise, clock, target_key)
+    return regress(agent, state, batch, target, changed, online_key)
 
 
-def aim(
-    agent: Agent,
-    state: LearnerState,
-    batch: Transition,
-    noise: Noise,
-    clock: Clock,
-    key: PRNGKeyArray | None = None,
-) -> tuple[ReturnDist, Float[Array, ""]]:
-    """The first half of an update: what to regress to. Reads the online parameters only if the agent is ``double``."""
-    return bootstrap_target(agent, state, batch, noise, clock, None if key is None else jax.random.split(key)[1])
+def keys_of(key: PRNGKeyArray | None) -> tuple[PRNGKeyArray | None, PRNGKeyArray | None]:
+    """The keys of an update's two parts: of the trained prediction, and of what it is trained towards."""
+    if key is None:
+        return None, None
+    online, target = jax.random.split(key)
+    return online, target
 
 
 def regress(
@@ -270,11 +267,10 @@ def regress(
     changed: Float[Array, ""],
     key: PRNGKeyArray | None = None,
 ) -> tuple[LearnerState, LearnInfo]:
-    """The second half: a gradient step towards the target. ``key`` is the update's, as in the first."""
-    online_key = None if key is None else jax.random.split(key)[0]
+    """A gradient step towards the target; ``changed`` is passed on."""
 
     def objective(params: PyTree) -> tuple[Float[Array, ""], tuple[Float[Array, "batch"], ReturnDist]]:
-        losses, predicted = batch_losses(agent, params, batch, target, online_key)
+        losses, predicted = batch_losses(agent, params, batch, target, key)
         assert batch.weight is not None, "samplers set the weight"
         further = auxiliary_loss(agent, params, state.target_params, batch)
         return (batch.weight * losses).mean() + further, (losses, predicted)

@@ -20,7 +20,7 @@ import numpy as np
 from tremble.agent import ActNoise, ActorState, Agent
 from tremble.core import Clock, Noise, Stream, Transition, stream_key
 from tremble.dist import ReturnDist
-from tremble.learn import LearnerState, aim, learn, refresh_target, regress
+from tremble.learn import LearnerState, bootstrap_target, keys_of, learn, refresh_target, regress
 from tremble.replay import Rows, draw_sample, unpack
 from tremble.training.diagnosis import Diagnosis, diagnose
 
@@ -150,11 +150,11 @@ def calls_for(agent_structure: Any, learner_structure: Any, actors_structure: An
         state, info = learn(made, state, _unpacked(batch, layout), noise, clock, key)
         return jax.tree.leaves(state), info.losses if made.replay.prioritised else None
 
-    def aim_alone(agent: Leaves, params: Leaves, target_params: Leaves, batch, block, numbers, seed, layout):  # type: ignore[no-untyped-def]
+    def aim(agent: Leaves, params: Leaves, target_params: Leaves, batch, block, numbers, seed, layout):  # type: ignore[no-untyped-def]
         made: Agent = jax.tree.unflatten(agent_structure, agent)
         state = without_optimiser(params, target_params)
         noise, clock, key = _of_update(made, block, numbers, seed)
-        return aim(made, state, _unpacked(batch, layout), noise, clock, key)
+        return bootstrap_target(made, state, _unpacked(batch, layout), noise, clock, keys_of(key)[1])
 
     def regress_alone(  # type: ignore[no-untyped-def]
         agent: Leaves, params: Leaves, target_params: Leaves, optimiser: Leaves,
@@ -163,7 +163,7 @@ def calls_for(agent_structure: Any, learner_structure: Any, actors_structure: An
         made: Agent = jax.tree.unflatten(agent_structure, agent)
         state: LearnerState = jax.tree.unflatten(learner_structure, [*params, *target_params, *optimiser])
         _, _, key = _of_update(made, [], numbers, seed)
-        state, info = regress(made, state, _unpacked(batch, layout), target, changed, key)
+        state, info = regress(made, state, _unpacked(batch, layout), target, changed, keys_of(key)[0])
         return (
             jax.tree.leaves(state.params),
             jax.tree.leaves(state.opt_state),
@@ -178,7 +178,7 @@ def calls_for(agent_structure: Any, learner_structure: Any, actors_structure: An
         jax.jit(act),
         jax.jit(update, donate_argnums=(1,), static_argnums=(6,)),
         jax.jit(refresh, donate_argnums=(2,)),
-        jax.jit(aim_alone, static_argnums=(7,)),
+        jax.jit(aim, static_argnums=(7,)),
         jax.jit(regress_alone, donate_argnums=(3,), static_argnums=(9,)),
     )
 

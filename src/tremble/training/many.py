@@ -54,8 +54,8 @@ def train_many(
     built = [spec.build() for spec in specs]
     if not specs[0].compiled(built[0][0]):
         raise SettingsError(
-            f"{agent} cannot train inside XLA, which train_many does: n-step or prioritised replay, rollouts and "
-            "bursts of updates are for the host loop; train one run at a time"
+            f"{agent} cannot train inside XLA, which train_many does: n-step or prioritised replay, rollouts, overlap "
+            "and bursts of updates are for the host loop; train one run at a time"
         )
     structures = {jax.tree.structure(pair) for pair in built}
     if len(structures) > 1:
