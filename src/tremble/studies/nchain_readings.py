@@ -77,6 +77,8 @@ def draw(results: Results, options: Options) -> None:
         axis.axvline(0, color="#111111", linewidth=1)
         axis.axvline(theirs, color="#111111", linewidth=1, linestyle=":")
         for row, reading in enumerate(readings):
+            if not matters(reading, first, second):
+                continue
             ours, said = compare(results, reading, first, second)
             colour = {"reproduced": "#2a6f97", "not reproduced": "#d1495b", "inconclusive": "#9ca3af"}[said]
             if np.isfinite(ours.half_width):
