@@ -84,13 +84,24 @@ COMBINATIONS = {
     "prioritised 3-step": {"prioritised": True, "n_step": 3},
     "bursts": {"update_interval": 20, "updates_per_round": 20, "target_update_interval": 20},
     "acting meanwhile": {"overlap": True, "update_interval": 4, "target_update_interval": 20},
-    "acting meanwhile, double, prioritised": {"overlap": True, "double": True, "prioritised": True, "n_envs": 2},
+    "acting meanwhile, double, prioritised": {
+        "overlap": True,
+        "double": True,
+        "prioritised": True,
+        "n_envs": 2,
+        "memory_size": 50,
+    },
     "three environments": {"n_envs": 3},
     "three processes": {"n_envs": 3, "parallel": True, "prioritised": True, "n_step": 3, "hold": "episode"},
 }
 
 
-ALWAYS = {"plain": (), "acting meanwhile": (), "three environments": pytest.mark.slow}
+ALWAYS = {
+    "plain": (),
+    "acting meanwhile": pytest.mark.slow,
+    "acting meanwhile, double, prioritised": pytest.mark.slow,
+    "three environments": pytest.mark.slow,
+}
 """The rest, and what several processes add, in `make test-long`."""
 
 
@@ -388,3 +399,22 @@ def test_with_overlap_only_the_actions_are_late(options):
         made = sum(r < t for r in rounds)  # rounds begun before the action at t is chosen
         np.testing.assert_array_equal(acted[t][0], newest[made - 1][0])
     assert not np.array_equal(newest[-1][0], newest[-2][0])
+
+
+def test_with_overlap_priorities_come_one_update_later():
+    """And only to items that are still there: with so small a memory most are overwritten before."""
+    loop = host_loop(overlap=True, prioritised=True, memory_size=64, update_interval=20)
+    given, made = [], []
+    update, priorities = loop._update, loop.replay.update_priorities
+    loop._update = lambda *args: made.append(update(*args)) or made[-1]
+    loop.replay.update_priorities = lambda slots, losses: given.append((slots, losses)) or priorities(slots, losses)
+    sampled, sample = [], loop._sample
+    loop._sample = lambda *args: sampled.append((sample(*args), loop.replay.count)) or sampled[-1][0]
+    loop.advance(200)
+    assert len(made) == 7 and len(given) == 6, "those of the last batch are still to come"
+    for k, (slots, losses) in enumerate(given):
+        (_, drawn, _), count = sampled[k]
+        age = (count - 1 - drawn) % 64
+        there = age < 64 - 20  # twenty items were inserted until the next update
+        np.testing.assert_array_equal(slots, drawn[there])
+        np.testing.assert_array_equal(losses, np.asarray(made[k])[there])

@@ -108,7 +108,8 @@ class Agent(eqx.Module):
     """Transitions before learning starts."""
     overlap: bool = eqx.field(static=True, default=False)
     """Act by the parameters from before the newest round of learning, so that acting and learning share the cores
-    instead of waiting for each other (host loop only). Pays where an update takes long, as on Atari."""
+    instead of waiting for each other (host loop only); priorities, where there are any, come one update later. Pays
+    where an update takes long, as on Atari."""
 
     criterion_for: Literal["both", "behaviour", "target"] = eqx.field(static=True, default="both")
     """Where the criterion applies; the other place uses the mean."""

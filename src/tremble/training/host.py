@@ -3,7 +3,8 @@
 The order within step t is that of the compiled loop: act; step the environment while learning from the transitions
 before t; store transition t. With n environments a step brings up to n transitions, numbered in the order of the
 environments; all of them see the parameters before the step, and each may trigger a round of learning.
-An agent with ``overlap`` acts by the parameters from before the newest round instead, while that round is at work.
+An agent with ``overlap`` acts by the parameters from before the newest round instead, while that round is at work, and
+priorities come one update later.
 All randomness of the agent is a function of (seed, stream, number of the transition).
 """
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -43,6 +44,15 @@ class Recent:
     lengths: list[int] = dataclasses.field(default_factory=list)
     steps: int = 0
     greedy: int = 0
+
+
+class Unranked(NamedTuple):
+    """A batch whose items have not got their new priorities yet."""
+
+    slots: np.ndarray
+    losses: Any
+    inserted: int
+    """Items ever inserted when it was sampled."""
 
 
 class HostLoop:
@@ -103,7 +113,7 @@ class HostLoop:
         """(step, return, length) of episodes that ended since this was last emptied."""
         self._acts: tuple[int, Any] = (-(10**9), None)
         self._learns: tuple[int, Any] = (-(10**9), None)
-        self._ranked: tuple[np.ndarray, Any] | None = None
+        self._unranked: list[Unranked] = []
 
     @property
     def learner(self) -> LearnerState:
@@ -275,7 +285,9 @@ class HostLoop:
             losses = self._update(batch, noise, numbers, layout)
             self.updates += 1
             if self._prioritised:
-                self._ranked = (slots, losses)
+                self._unranked.append(Unranked(slots, losses, self.replay.count))
+                if self._second:
+                    self._rank()
 
     def _update(self, batch: Any, noise: Noise, numbers: np.ndarray, layout: np.dtype[Any] | None) -> Any:
         """One update, of which nothing is waited for; its losses, where somebody ranks by them."""
@@ -309,11 +321,14 @@ class HostLoop:
         return self.settings.replay.importance_exponent(t) if self._prioritised else 1.0
 
     def _rank(self) -> None:
-        """Give the last batch its new priorities."""
-        if self._ranked is not None:
-            slots, losses = self._ranked
-            self.replay.update_priorities(slots, np.asarray(losses))
-            self._ranked = None
+        """Give the last batch its new priorities; where learning overlaps, the one before it, which has ended."""
+        while len(self._unranked) > (1 if self._second else 0):
+            slots, losses, inserted = self._unranked.pop(0)
+            # Item k lies in slot k mod capacity; those that have been overwritten since have no priority any more.
+            numbers = inserted - 1 - (inserted - 1 - slots) % self.replay.capacity
+            there = numbers >= self.replay.count - self.replay.capacity
+            if there.any():
+                self.replay.update_priorities(slots[there], np.asarray(losses)[there])
 
     def _act_block(self, n: int) -> tuple[int, Any]:
         first, _ = self._acts
@@ -356,7 +371,7 @@ class HostLoop:
         snapshots = self.env.snapshot()
         trees: dict[str, Any] = {
             "learner": jax.device_get(self.learner),
-            **({"late": jax.device_get(self._late)} if self._second else {}),
+            **self._behind(),
             "actors": jax.device_get(self.actors),
             "replay": self.replay.state(),
             "pending": self.accumulator.state(),
@@ -374,12 +389,21 @@ class HostLoop:
                 trees[f"snapshot-{i}"] = arrays
         return trees, facts
 
+    def _behind(self) -> dict[str, Any]:
+        """What is late on purpose, where learning and acting overlap."""
+        if not self._second:
+            return {}
+        unranked = {k: np.asarray(v) for batch in self._unranked for k, v in batch._asdict().items()}
+        return {"late": jax.device_get(self._late)} | ({"unranked": unranked} if unranked else {})
+
     def load(self, contents: Contents) -> bool:
         """Go on from a saved state; false if the environment could not be brought back and starts new episodes."""
         facts, env = contents.meta["facts"], contents.group("env")
         self.learner = jax.tree.map(jnp.asarray, contents.tree("learner", self.learner))
         if self._second:
             self._late = jax.tree.map(jnp.asarray, contents.tree("late", self._late))
+            behind = contents.group("unranked")
+            self._unranked = [Unranked(behind["slots"], behind["losses"], int(behind["inserted"]))] if behind else []
         self.actors = jax.tree.map(jnp.asarray, contents.tree("actors", self.actors))
         self.t, self.episodes, self.updates = facts["t"], facts["episodes"], facts["updates"]
         self.learned = facts["learned"]
