@@ -298,7 +298,7 @@ class HostLoop:
             return losses
         n = self._n_params
         params, target_params, optimiser = self._learner[:n], self._learner[n : 2 * n], self._learner[2 * n :]
-        selecting = params if self._double else self._late  # which nobody else reads, and is there already
+        selecting = params if self._double else self._late  # else not read at all; and the newest would be waited for
         target, changed = self._calls.aim(
             self._agent, selecting, target_params, batch, noise, numbers, self._seed, layout
         )
