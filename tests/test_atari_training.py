@@ -86,18 +86,28 @@ def test_only_blocks_that_changed_are_written(whole):
     assert 1 <= len(shared) <= 3 and len(named[1]) >= 5
 
 
-@pytest.mark.parametrize("stop_at", [40, 200])
-def test_interrupted_and_continued_equals_uninterrupted(whole, tmp_path, stop_at):
+def interrupted_and_continued(directory: Path, stop_at: int, **options) -> dict[str, bytes]:
     def interrupt(step, row):
         if step >= stop_at:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        small_run(out=tmp_path, on_progress=interrupt, evaluate_every=320, evaluate_episodes=2)
+        small_run(out=directory, on_progress=interrupt, **options)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        tremble.resume(tmp_path, chunk=40, checkpoint_every=80)
-    ours, theirs = files(tmp_path), files(whole[1])
+        tremble.resume(directory, chunk=40, checkpoint_every=80)
+    return files(directory)
+
+
+def test_with_overlap_too_interrupted_and_continued_equals_uninterrupted(tmp_path):
+    small_run(out=tmp_path / "whole", overlap=True)
+    assert interrupted_and_continued(tmp_path / "halves", 200, overlap=True) == files(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("stop_at", [40, 200])
+def test_interrupted_and_continued_equals_uninterrupted(whole, tmp_path, stop_at):
+    ours = interrupted_and_continued(tmp_path, stop_at, evaluate_every=320, evaluate_episodes=2)
+    theirs = files(whole[1])
     assert ours.keys() == theirs.keys()
     for name in theirs:
         assert ours[name] == theirs[name], name
