@@ -180,7 +180,7 @@ length of the run: ε reaches its floor after a tenth, Δ falls to 1 after half.
 
 ![curves](curves.png)
 
-*Mean return of the training episodes that ended in each fortieth of the run, exploration included; mean over seeds with 95 % intervals.*
+*Mean return of the training episodes that ended in each fortieth of the run, exploration included; thick the mean over seeds, thin single seeds.*
 
 ## After training: 100 episodes, greedy by the mean
 
@@ -254,17 +254,17 @@ def draw(results: Results, options: Options) -> None:
     games, agents = games_of(options), agents_of(options)
     figure, axes = figures.new(1, len(games), 4.2 * len(games) + 1, 3.8)
     for axis, game in zip(np.atleast_1d(axes), games, strict=True):
-        for agent in agents:
+        for number, agent in enumerate(agents):
             careers = results[f"{game} | {agent}"]
             curves = np.stack([c.curve for c in careers])
             ended = np.isfinite(curves).any(0)
-            steps = careers[0].ends[ended]
-            known = [mean_interval(column[np.isfinite(column)], between=NOT_NEGATIVE) for column in curves.T[ended]]
-            colour = figures.COLOURS.get(agent)
-            (line,) = axis.plot(steps, [x.estimate for x in known], color=colour, label=figures.NAMES.get(agent, agent))
+            steps, mean = careers[0].ends[ended], np.nanmean(curves[:, ended], 0)
+            # Curves that coincide, as those of agents that learn nothing, all show: the later, the thinner.
+            width = 3.2 - 1.6 * number / len(agents)
+            colour, name = figures.COLOURS.get(agent), figures.NAMES.get(agent, agent)
+            (line,) = axis.plot(steps, mean, color=colour, label=name, linewidth=width)
             if len(careers) > 1:
-                low, high = ([getattr(x, side) for x in known] for side in ("low", "high"))
-                axis.fill_between(steps, low, high, color=line.get_color(), alpha=0.1, linewidth=0)
+                axis.plot(careers[0].ends, curves.T, color=line.get_color(), alpha=0.3, linewidth=0.8)
         axis.set(title=game.replace("_", " "), xlabel="steps")
         figures.thousands(axis.xaxis)
     np.atleast_1d(axes)[0].set_ylabel("mean return of training episodes")
