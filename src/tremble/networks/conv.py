@@ -94,7 +94,7 @@ def features_to_learn(torso: Any, obs: Shaped[Array, "batch *obs"]) -> Float[Arr
     """Features of a batch that a gradient is taken through; large pictures in two halves on a CPU.
 
     There XLA's convolutions run on one thread each, while what does not depend on each other runs at the same time. So
-    two halves use two cores, forward and backward; alone on two cores, a gradient step on Atari takes a fifth less.
+    two halves can use two cores, forward and backward; what that gains depends on what else is running (docs/atari.md).
     """
     n = obs.shape[0]
     if not isinstance(torso, ConvTorso) or math.prod(obs.shape[1:]) <= SMALL or n < 2 or jax.default_backend() != "cpu":
