@@ -384,7 +384,7 @@ def test_with_overlap_only_the_actions_are_late(options):
     plain, late = host_loop(**options), host_loop(overlap=True, **options)
     newest, acted = [], []
     calls = late._calls
-    late._calls = calls._replace(
+    late._calls = late._beside._calls = calls._replace(
         act=lambda agent, params, *rest: (acted.append(params), calls.act(agent, params, *rest))[1],
         regress=lambda agent, params, *rest: (newest.append(params), calls.regress(agent, params, *rest))[1],
     )
@@ -405,8 +405,14 @@ def test_with_overlap_priorities_come_one_update_later():
     """And only to items that are still there: with so small a memory most are overwritten before."""
     loop = host_loop(overlap=True, prioritised=True, memory_size=64, update_interval=20)
     given, made = [], []
-    update, priorities = loop._update, loop.replay.update_priorities
-    loop._update = lambda *args: made.append(update(*args)) or made[-1]
+    update, priorities = loop._beside.update, loop.replay.update_priorities
+
+    def recorded(*args):
+        learner, losses = update(*args)
+        made.append(losses)
+        return learner, losses
+
+    loop._beside.update = recorded
     loop.replay.update_priorities = lambda slots, losses: given.append((slots, losses)) or priorities(slots, losses)
     sampled, sample = [], loop._sample
     loop._sample = lambda *args: sampled.append((sample(*args), loop.replay.count)) or sampled[-1][0]

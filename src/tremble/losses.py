@@ -10,16 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from numbers import Real
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-_UNROLL = 256
-"""Target atoms per pass over the predicted ones (CPU form). With all of them in one pass, XLA compiles a single kernel
-that keeps its sums in registers and runs on every core; passes of 8 to 64 measure two to three times slower. The limit
-keeps compiling near a second for any M."""
+_BLOCK = 8
+"""Target atoms whose terms are added up before they join the sum over all of them (CPU form). A single sum would wait
+for every addition to end before the next begins; blocks are independent of each other, and round less."""
+_UNROLL = 32
+"""Blocks per pass over the predicted atoms. With all of them in one pass, XLA compiles a single kernel that keeps its
+sums in registers and runs on every core; shorter passes measure two to three times slower. The limit keeps compiling
+near a second for any M."""
 
 
 def quantile_huber(
@@ -64,8 +66,11 @@ def huber(error: Float[Array, "*shape"], kappa: float = 1.0) -> Float[Array, "*s
 def _quantile_huber(
     kappa: float, predicted: Float[Array, "N"], target: Float[Array, "M"], levels: Float[Array, "N"]
 ) -> Float[Array, ""]:
-    up, down = _huber_sums(kappa, predicted, target)
-    return jnp.sum(levels * up + (1.0 - levels) * down) / target.shape[0]
+    def term(theta: Array, skew: Array, y: Array) -> Array:
+        value, signed = _huber_and_signed(kappa, y - theta)
+        return value + skew * signed
+
+    return 0.5 * jnp.sum(_accumulate((predicted, _skew(levels)), (target,), term)) / target.shape[0]
 
 
 def _forward(kappa, predicted, target, levels):  # type: ignore[no-untyped-def]
@@ -74,87 +79,80 @@ def _forward(kappa, predicted, target, levels):  # type: ignore[no-untyped-def]
 
 def _backward(kappa, residuals, cotangent):  # type: ignore[no-untyped-def]
     predicted, target, levels = residuals
-    m = target.shape[0]
+    scale = cotangent / target.shape[0]
+    skew = _skew(levels)
 
-    # d/d predicted_i = -(1/M) [ tau_i sum_j s+(u_ij) + (1 - tau_i) sum_j s-(u_ij) ], s+- the halves of clip(u)/kappa.
-    up, down = _slope_sums(kappa, predicted, target)
-    d_predicted = -(levels * up + (1.0 - levels) * down) / m
+    def slope(theta: Array, skew: Array, y: Array) -> Array:
+        # Of theta - y, not y - theta: a machine subtracts what it loads from what it holds in one instruction.
+        clipped = _clip(kappa, theta - y)
+        return clipped - skew * jnp.abs(clipped)
 
-    # d/d target_j is the same slope summed over i, with the level inside the sum.
-    d_target = _accumulate(
-        target,
-        (predicted, levels),
-        lambda y, theta, tau: (jnp.where(y - theta < 0, 1.0 - tau, tau) * _slope(kappa, y - theta),),
-    )[0]
+    # Summed over j it is the prediction's derivative, over i the target's with the other sign.
+    half = 0.5 * scale / (kappa or 1.0)
+    d_predicted = half * _accumulate((predicted, skew), (target,), slope)
+    d_target = -half * _accumulate((target,), (predicted, skew), lambda y, theta, skew: slope(theta, skew, y))
 
-    # d/d levels_i = (1/M) (sum of Huber where u >= 0 - sum of Huber where u < 0).
-    value_up, value_down = _huber_sums(kappa, predicted, target)
-    d_levels = (value_up - value_down) / m
-    return cotangent * d_predicted, cotangent * d_target / m, cotangent * d_levels
+    # The loss is linear in the levels: Huber where u >= 0 less Huber where u < 0.
+    d_levels = scale * _accumulate((predicted,), (target,), lambda theta, y: _huber_and_signed(kappa, y - theta)[1])
+    return d_predicted, d_target, d_levels
 
 
 _quantile_huber.defvjp(_forward, _backward)
 
 
-def _slope(kappa: float, u: Array) -> Array:
-    """Derivative of H_kappa(u)/kappa; its limit, the sign, at kappa 0."""
-    return jnp.sign(u) if kappa == 0 else jnp.clip(u, -kappa, kappa) / kappa
+def _skew(levels: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """c = 2 tau - 1, with which the weight of an error is |tau - 1{u < 0}| = (1 + c sign(u)) / 2.
+
+    In this form a slope s takes one multiplication and no selection: its weighted double is s + c |s|.
+    """
+    return 2.0 * levels - 1.0
 
 
-def _slope_sums(kappa: float, predicted: Array, target: Array) -> tuple[Array, Array]:
-    """Sums over j of the positive and of the negative part of the slope of u_ij, for each i."""
+def _clip(kappa: float, u: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """The error clipped to +-kappa, its sign at kappa 0: the slope of H_kappa / kappa but for a division by kappa.
+
+    Selections compile to one machine instruction each; `jnp.clip` and `jnp.sign` take several. NaN passes through.
+    """
     if kappa == 0:
-        return _accumulate(
-            predicted,
-            (target,),
-            lambda theta, y: ((y > theta).astype(theta.dtype), -((y < theta).astype(theta.dtype))),
-        )
-
-    def halves(theta: Array, y: Array) -> tuple[Array, Array]:
-        # Selections compile to one machine instruction each; `jnp.clip` and `jnp.maximum` take several. NaN passes on.
-        u = y - theta
-        u = jnp.where(kappa < u, kappa, u)
-        u = jnp.where(-kappa > u, -kappa, u)
-        return jnp.where(u < 0, 0.0, u), u
-
-    up, both = _accumulate(predicted, (target,), halves)
-    return up / kappa, (both - up) / kappa
+        return jnp.where(u > 0, 1.0, jnp.where(u < 0, -1.0, u))
+    u = jnp.where(kappa < u, kappa, u)
+    return jnp.where(-kappa > u, -kappa, u)
 
 
-def _huber_sums(kappa: float, predicted: Array, target: Array) -> tuple[Array, Array]:
-    """Sums over j of H_kappa(u_ij)/kappa where u >= 0, and where u < 0, for each i."""
-
-    def halves(theta: Array, y: Array) -> tuple[Array, Array]:
-        u = y - theta
-        value = jnp.abs(u) if kappa == 0 else huber(u, kappa) / kappa
-        up = jnp.where(u < 0, 0.0, value)
-        return up, value - up
-
-    return _accumulate(predicted, (target,), halves)
+def _huber_and_signed(kappa: float, u: Array) -> tuple[Array, Array]:
+    """H_kappa(u) / kappa (|u| at kappa 0), and the same with the sign of u."""
+    value = jnp.abs(u) if kappa == 0 else huber(u, kappa) / kappa
+    return value, jnp.where(u < 0, -value, value)
 
 
 def _accumulate(
-    rows: Float[Array, "N"],
+    rows: tuple[Float[Array, "N"], ...],
     columns: tuple[Float[Array, "M"], ...],
-    terms: Callable[..., tuple[Array, ...]],
-) -> Any:
-    """Tuple of ``sum_j terms(rows_i, *columns_j)[N]``, in the form that suits the platform.
+    term: Callable[..., Array],
+) -> Float[Array, "N"]:
+    """``sum_j term(*rows_i, *columns_j)`` for every i, in the form that suits the platform.
 
     On a CPU an unrolled loop over columns, vectorised over rows; an accelerator wants the dense N x M form.
     """
-    n_terms = len(jax.eval_shape(terms, rows, *(c[0] for c in columns)))
+    n_rows = len(rows)
 
-    def looped(rows: Array, *columns: Array) -> tuple[Array, ...]:
-        def add(sums: tuple[Array, ...], column: tuple[Array, ...]) -> tuple[tuple[Array, ...], None]:
-            return tuple(s + x for s, x in zip(sums, terms(rows, *column), strict=True)), None
+    def looped(*arrays: Array) -> Array:
+        rows, columns = arrays[:n_rows], arrays[n_rows:]
 
-        zeros = tuple(jnp.zeros_like(rows) for _ in range(n_terms))
-        return jax.lax.scan(add, zeros, columns, unroll=min(_UNROLL, columns[0].shape[0]))[0]
+        def add(total: Array, block: tuple[Array, ...]) -> tuple[Array, None]:
+            return total + sum(term(*rows, *(c[j] for c in block)) for j in range(block[0].shape[0])), None
 
-    def dense(rows: Array, *columns: Array) -> tuple[Array, ...]:
-        return tuple(x.sum(-1) for x in terms(rows[:, None], *(c[None, :] for c in columns)))
+        n_blocks = columns[0].shape[0] // _BLOCK
+        whole = tuple(c[: n_blocks * _BLOCK].reshape(n_blocks, _BLOCK) for c in columns)
+        rest = tuple(c[n_blocks * _BLOCK :] for c in columns)
+        total, _ = jax.lax.scan(add, jnp.zeros_like(rows[0]), whole, unroll=min(_UNROLL, max(n_blocks, 1)))
+        return add(total, rest)[0]
 
-    return jax.lax.platform_dependent(rows, *columns, cpu=looped, default=dense)
+    def dense(*arrays: Array) -> Array:
+        rows, columns = arrays[:n_rows], arrays[n_rows:]
+        return term(*(r[:, None] for r in rows), *(c[None, :] for c in columns)).sum(-1)
+
+    return jax.lax.platform_dependent(*rows, *columns, cpu=looped, default=dense)
 
 
 def project(atoms: Float[Array, "M"], weights: Float[Array, "M"], support: Float[Array, "N"]) -> Float[Array, "N"]:

@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
+from tremble.networks.affine import affine
 from tremble.networks.noisy import NoisyLinear, linear
 from tremble.networks.taken import outputs_taken, worth_grouping
 
@@ -22,7 +23,9 @@ class Plain(eqx.Module):
         self, features: Float[Array, "features"], key: PRNGKeyArray | None = None
     ) -> Float[Array, "actions n"]:
         """Outputs of every action."""
-        return self.linear(features, key=key).reshape(-1, self.n_outputs)
+        layer = self.linear
+        outputs = affine(layer, features) if isinstance(layer, eqx.nn.Linear) else layer(features, key=key)
+        return outputs.reshape(-1, self.n_outputs)
 
     def answers(
         self, features: Float[Array, "batch features"], action: Int[Array, "batch"]

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
+from tremble.networks.affine import affine
 from tremble.networks.initialisation import Initialisation
 
 
@@ -30,7 +31,7 @@ class Mlp(eqx.Module):
         """Features of one observation, flattened first."""
         x = obs.reshape(-1).astype(jnp.float32)
         for i, layer in enumerate(self.layers):
-            x = layer(x)
+            x = affine(layer, x)
             x = jax.nn.relu(self.norms[i](x) if self.norms else x)
         return x
 

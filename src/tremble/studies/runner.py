@@ -23,9 +23,9 @@ from tremble.training import checkpoint
 from tremble.training.pool import Task, run_tasks
 from tremble.training.spec import ADDED_LATER, RunSpec
 
-NUMERICS = 3
+NUMERICS = 4
 """Raise when a change of the code changes the numbers of a run, so that stored runs are made again."""
-NUMERICS_OF_ATARI = 4
+NUMERICS_OF_ATARI = 5
 """Likewise, where it changes those of runs on Atari alone."""
 
 SECONDS = "seconds.csv"

@@ -11,9 +11,8 @@ All randomness of the agent is a function of (seed, stream, number of the transi
 from __future__ import annotations
 
 import dataclasses
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -27,8 +26,10 @@ from tremble.learn import LearnerState
 from tremble.replay import Accumulator, FrameReplay, HostReplay, Rows, bill, draw_sample, frame_bill
 from tremble.replay.frame_store import FrameStore
 from tremble.settings import SettingsError
+from tremble.training.beside import Beside
 from tremble.training.checkpoint import Contents
 from tremble.training.host_calls import BLOCK, always_fresh, calls_for, draw_acts, draw_learns, init, look
+from tremble.training.ranking import Ranking
 
 
 def env_seed(seed: int, stream: Stream, *numbers: int) -> int:
@@ -44,15 +45,6 @@ class Recent:
     lengths: list[int] = dataclasses.field(default_factory=list)
     steps: int = 0
     greedy: int = 0
-
-
-class Unranked(NamedTuple):
-    """A batch whose items have not got their new priorities yet."""
-
-    slots: np.ndarray
-    losses: Any
-    inserted: int
-    """Items ever inserted when it was sampled."""
 
 
 class HostLoop:
@@ -85,10 +77,9 @@ class HostLoop:
             agent_structure, self._learner_structure, self._actors_structure, jax.tree.structure(noise)
         )
         self._n_params = len(jax.tree.leaves(self.params))
-        # JAX runs what one thread asks for in the order of asking. What a second one asks for runs beside it.
-        self._second = ThreadPoolExecutor(1, "tremble-learner") if agent.overlap else None
-        self._late = self._learner[: self._n_params]
-        """The parameters from before the newest round of learning; kept where there is overlap."""
+        params = self._learner[: self._n_params]
+        self._beside = Beside(self._calls, params, agent.double) if agent.overlap else None
+        self._ranking = Ranking(lag=1 if agent.overlap else 0)
         self._seed = jnp.asarray(seed, jnp.int32)
         # Read at every step, and reading a module takes a microsecond.
         self._remembers, self._rollout, self._prioritised = (
@@ -102,7 +93,7 @@ class HostLoop:
             agent.updates_per_round,
         )
         self._target_interval, self._shares = agent.target_update_interval, agent.share_noise
-        self._always_fresh, self._double = always_fresh(agent), agent.double
+        self._always_fresh = always_fresh(agent)
         self.accumulator = Accumulator(agent.replay.n_step, float(agent.gamma), n)
         self._steps = steps
         self._replay_file = replay_file
@@ -113,7 +104,6 @@ class HostLoop:
         """(step, return, length) of episodes that ended since this was last emptied."""
         self._acts: tuple[int, Any] = (-(10**9), None)
         self._learns: tuple[int, Any] = (-(10**9), None)
-        self._unranked: list[Unranked] = []
 
     @property
     def learner(self) -> LearnerState:
@@ -202,7 +192,7 @@ class HostLoop:
         numbers = self.t + np.maximum(np.cumsum(~env.resetting) - 1, 0)
         first, block = self._act_block(n)
         choices, self._actors, drawn = self._calls.act(
-            self._agent, self._late if self._second else self._learner[: self._n_params], self._actors,
+            self._agent, self._beside.late if self._beside else self._learner[: self._n_params], self._actors,
             seen.obs, seen.mask, block,
             np.array([self.episodes, *(numbers - first), *numbers], np.int32), self._seed,
         )  # fmt: skip
@@ -211,7 +201,7 @@ class HostLoop:
         for i in np.flatnonzero(~env.resetting):
             self._learn(int(numbers[i]), drawn, int(i))
         outcome = self._guarded(env.receive)
-        self._rank()  # before an item of the batch is overwritten
+        self._ranking.settle(self.replay)  # before an item of the batch is overwritten
         self._store(seen, actions, outcome, greedy)
         self.seen = outcome.seen
         ended = (outcome.terminated | outcome.truncated) & outcome.happened
@@ -272,42 +262,24 @@ class HostLoop:
             self._learner = [*self._learner[:n], *fresh, *self._learner[2 * n :]]
         if not updates:
             return
-        if self._second:
-            self._late = self._learner[: self._n_params]
+        dispatch = self._calls.update
+        if self._beside:
+            self._beside.begin_round(self._learner)
+            dispatch = self._beside.update
         for j in range(self._rounds):
-            self._rank()  # before the next sample
+            self._ranking.settle(self.replay)  # before the next sample
             first, noise, bits = self._learn_block(t)
             index = (t - first) * self._rounds + j
             batch, slots, layout = self._sample(bits[index], t)
             if self._shares:
                 noise, index = jax.tree.map(lambda x: x[:, None], drawn), i
             numbers = np.array([index, t, self.updates, self.episodes, j], np.int32)
-            losses = self._update(batch, noise, numbers, layout)
+            self._learner, losses = dispatch(self._agent, self._learner, batch, noise, numbers, self._seed, layout)
             self.updates += 1
             if self._prioritised:
-                self._unranked.append(Unranked(slots, losses, self.replay.count))
-                if self._second:
-                    self._rank()
-
-    def _update(self, batch: Any, noise: Noise, numbers: np.ndarray, layout: np.dtype[Any] | None) -> Any:
-        """One update, of which nothing is waited for; its losses, where somebody ranks by them."""
-        if self._second is None:
-            self._learner, losses = self._calls.update(
-                self._agent, self._learner, batch, noise, numbers, self._seed, layout
-            )
-            return losses
-        n = self._n_params
-        params, target_params, optimiser = self._learner[:n], self._learner[n : 2 * n], self._learner[2 * n :]
-        selecting = params if self._double else self._late  # else not read at all; and the newest would be waited for
-        target, changed = self._calls.aim(
-            self._agent, selecting, target_params, batch, noise, numbers, self._seed, layout
-        )
-        params, optimiser, losses = self._second.submit(
-            self._calls.regress, self._agent, params, target_params, optimiser, batch, target, changed, numbers,
-            self._seed, layout,
-        ).result()  # fmt: skip
-        self._learner = [*params, *target_params, *optimiser]
-        return losses
+                self._ranking.add(slots, losses, self.replay.count)
+                if self._beside:
+                    self._ranking.settle(self.replay)
 
     def _sample(self, bits: np.ndarray, t: int) -> tuple[Transition | Rows, np.ndarray, np.dtype[Any] | None]:
         """A batch, the slots it came from, and how its rows are laid out if it comes in rows."""
@@ -319,16 +291,6 @@ class HostLoop:
     def _importance(self, t: int) -> float:
         """The exponent of importance weights; asked only where there are any, since this runs at every step."""
         return self.settings.replay.importance_exponent(t) if self._prioritised else 1.0
-
-    def _rank(self) -> None:
-        """Give the last batch its new priorities; where learning overlaps, the one before it, which has ended."""
-        while len(self._unranked) > (1 if self._second else 0):
-            slots, losses, inserted = self._unranked.pop(0)
-            # Item k lies in slot k mod capacity; those that have been overwritten since have no priority any more.
-            numbers = inserted - 1 - (inserted - 1 - slots) % self.replay.capacity
-            there = numbers >= self.replay.count - self.replay.capacity
-            if there.any():
-                self.replay.update_priorities(slots[there], np.asarray(losses)[there])
 
     def _act_block(self, n: int) -> tuple[int, Any]:
         first, _ = self._acts
@@ -366,12 +328,11 @@ class HostLoop:
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Pytrees and JSON-ready facts from which `load` goes on, bit for bit where the environment permits."""
-        self._rank()
+        self._ranking.settle(self.replay)
         seen = self._begin()
         snapshots = self.env.snapshot()
         trees: dict[str, Any] = {
             "learner": jax.device_get(self.learner),
-            **self._behind(),
             "actors": jax.device_get(self.actors),
             "replay": self.replay.state(),
             "pending": self.accumulator.state(),
@@ -379,6 +340,10 @@ class HostLoop:
         }
         if seen.mask is not None:
             trees["env"]["mask"] = seen.mask
+        if self._beside:
+            trees["late"] = jax.device_get(self._beside.late)
+        if waiting := self._ranking.state():
+            trees["unranked"] = waiting
         facts: dict[str, Any] = {
             "t": self.t, "episodes": self.episodes, "updates": self.updates, "learned": self.learned,
             "recent": dataclasses.asdict(self.recent), "snapshots": None,
@@ -389,21 +354,13 @@ class HostLoop:
                 trees[f"snapshot-{i}"] = arrays
         return trees, facts
 
-    def _behind(self) -> dict[str, Any]:
-        """What is late on purpose, where learning and acting overlap."""
-        if not self._second:
-            return {}
-        unranked = {k: np.asarray(v) for batch in self._unranked for k, v in batch._asdict().items()}
-        return {"late": jax.device_get(self._late)} | ({"unranked": unranked} if unranked else {})
-
     def load(self, contents: Contents) -> bool:
         """Go on from a saved state; false if the environment could not be brought back and starts new episodes."""
         facts, env = contents.meta["facts"], contents.group("env")
         self.learner = jax.tree.map(jnp.asarray, contents.tree("learner", self.learner))
-        if self._second:
-            self._late = jax.tree.map(jnp.asarray, contents.tree("late", self._late))
-            behind = contents.group("unranked")
-            self._unranked = [Unranked(behind["slots"], behind["losses"], int(behind["inserted"]))] if behind else []
+        if self._beside:
+            self._beside.late = jax.tree.map(jnp.asarray, contents.tree("late", self._beside.late))
+        self._ranking.load(contents.group("unranked"))
         self.actors = jax.tree.map(jnp.asarray, contents.tree("actors", self.actors))
         self.t, self.episodes, self.updates = facts["t"], facts["episodes"], facts["updates"]
         self.learned = facts["learned"]
