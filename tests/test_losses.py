@@ -57,7 +57,18 @@ def example(n: int, m: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.n
 
 @pytest.mark.parametrize(
     ("n", "m", "kappa"),
-    [(1, 1, 1.0), (5, 3, 0.0), (5, 3, 0.5), (9, 8, 2.5), (8, 13, 0.0), (8, 13, 1.0), (19, 1, 1.0), (35, 20, 0.5)],
+    [
+        (1, 1, 1.0),
+        (5, 3, 0.0),
+        (5, 3, 0.5),
+        (9, 8, 2.5),
+        (8, 13, 0.0),
+        (8, 13, 1.0),
+        (19, 1, 1.0),
+        (35, 20, 0.5),
+        (3, 16, 1.0),
+        (2, 300, 1.0),
+    ],
 )
 def test_value_and_all_gradients(n: int, m: int, kappa: float):
     # Target atoms are taken in blocks of eight (predicted ones for the target's gradient): none and a rest, one and no
@@ -84,6 +95,21 @@ def test_float32_is_accurate(kappa: float):
     for got, want in zip(gradients, expected, strict=True):
         assert got.dtype == jnp.float32
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+def test_float32_is_accurate_for_many_levels_and_large_returns():
+    """The weight of an error is made of 1 and 2 tau - 1, which nearly cancel for the lowest and the highest level."""
+    generator = np.random.default_rng(2)
+    arrays = [
+        1000 + 3 * generator.normal(size=200),
+        1000 + 3 * generator.normal(size=200),
+        (np.arange(200) + 0.5) / 200,
+    ]
+    single = [a.astype(np.float32) for a in arrays]
+    got = jax.jit(jax.grad(quantile_huber))(*map(jnp.asarray, single))
+    with jax.enable_x64(True):
+        want = jax.grad(partial(dense, kappa=1.0))(*(jnp.asarray(a, jnp.float64) for a in single))
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("kappa", (1.5,))
@@ -148,6 +174,16 @@ def test_a_tie_has_no_slope():
         value, gradients = f(jnp.array([2.0]), jnp.array([2.0]), jnp.array([0.3]))
         assert float(value) == 0
         assert [g.tolist() for g in gradients] == [[0.0]] * 3
+
+
+@pytest.mark.parametrize("kappa", (0.0, 1.0))
+def test_what_is_not_a_number_is_not_hidden(kappa: float):
+    predicted, target, levels = map(jnp.asarray, example(5, 11))
+    slopes = jax.grad(partial(quantile_huber, kappa=kappa), (0, 1, 2))
+    for broken in (slopes(predicted, target.at[3].set(jnp.nan), levels), slopes(predicted + jnp.nan, target, levels)):
+        assert np.isnan(broken[0]).all() and np.isnan(broken[2]).all()
+        assert np.isnan(broken[1]).any()
+    assert np.isnan(quantile_huber(predicted, target.at[3].set(jnp.nan), levels, kappa))
 
 
 def test_gradient_scales_with_the_cotangent():
