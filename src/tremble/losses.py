@@ -1,8 +1,8 @@
 """Losses for a single transition; batch them with `jax.vmap`.
 
 The pairwise quantile Huber loss is the cost of an update at the paper's settings, not the network. Its gradient has a
-closed form, which is what is computed here; automatic differentiation of the N x M matrix takes about five times as
-long in JAX (rlax) and fifty times in PyTorch: see benchmarks/RESULTS.md.
+closed form, which is what is computed here; automatic differentiation of the N x M matrix takes about ten times as long
+in JAX (rlax) and a hundred times in PyTorch at 128 transitions of 170 atoms: see benchmarks/RESULTS.md.
 """
 
 from __future__ import annotations
