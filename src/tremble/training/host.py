@@ -278,8 +278,6 @@ class HostLoop:
             self.updates += 1
             if self._prioritised:
                 self._ranking.add(slots, losses, self.replay.count)
-                if self._beside:
-                    self._ranking.settle(self.replay)
 
     def _sample(self, bits: np.ndarray, t: int) -> tuple[Transition | Rows, np.ndarray, np.dtype[Any] | None]:
         """A batch, the slots it came from, and how its rows are laid out if it comes in rows."""
