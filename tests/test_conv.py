@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tremble.networks import MINATAR, ConvSpec, features_to_learn
+from tremble.networks import MINATAR, ConvSpec
 from tremble.networks.conv import filtered_by_products
 from tremble.settings import describe, override
 
@@ -77,24 +77,3 @@ def test_small_pictures_are_filtered_by_products(size: int, padding: str) -> Non
     direction = jax.random.normal(keys[2], out.shape)
     for mine, theirs in zip(our_back(direction), back(direction), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("batch", [1, 2, 5])
-def test_halves_of_a_batch_have_the_features_and_gradients_of_the_whole(batch: int) -> None:
-    torso, _ = ConvSpec(((4, 8, 4), (3, 4, 2)), (6,)).init(jax.random.key(0), (84, 84, 4))
-    pictures = jnp.asarray(np.random.default_rng(0).integers(0, 255, (batch, 84, 84, 4)), jnp.uint8)
-    weights = np.random.default_rng(1).normal(size=(batch, 6)).astype(np.float32)
-
-    def whole(torso, pictures):
-        return jax.vmap(torso)(pictures)
-
-    found = [
-        jax.value_and_grad(lambda t, how=how: (weights * how(t, pictures)).sum())(torso)
-        for how in (features_to_learn, whole)
-    ]
-    for ours, plain in zip(jax.tree.leaves(found[0]), jax.tree.leaves(found[1]), strict=True):
-        np.testing.assert_allclose(ours, plain, rtol=1e-4, atol=1e-4)
-    # Small pictures, as MinAtar's, stay together: their numbers are those of runs made before.
-    small, _ = ConvSpec(MINATAR, (7,), scale=1.0).init(jax.random.key(0), (10, 10, 4))
-    shapes = [str(jax.make_jaxpr(how)(small, jnp.zeros((4, 10, 10, 4), bool))) for how in (features_to_learn, whole)]
-    assert shapes[0] == shapes[1]

@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
 
 from tremble.core import Clock, Enumerated, Noise, Scalar, Transition, Use
 from tremble.dist import ReturnDist
-from tremble.networks import Answered, Plain, features_to_learn
+from tremble.networks import Answered, Plain
 
 if TYPE_CHECKING:
     from tremble.agent import Agent
@@ -139,7 +139,7 @@ def predict_taken(
     obs = as_seen(agent, obs)
     if not isinstance(obs, Enumerated):
         if key is None and isinstance(params.head, Plain) and getattr(agent.representation, "actions_apart", False):
-            features = features_to_learn(params.torso, obs)
+            features = jax.vmap(params.torso)(obs)
             outputs = params.head.answers(features, action)
             if outputs is not None:
                 answer = jax.vmap(lambda f, x: agent.representation.predict(Answered(x), f, "online", None, None))

@@ -1,6 +1,6 @@
 """Torsos and heads; what a head's outputs mean is the representation's business."""
 
-from tremble.networks.conv import MINATAR, NATURE, ConvSpec, ConvTorso, features_to_learn
+from tremble.networks.conv import MINATAR, NATURE, ConvSpec, ConvTorso
 from tremble.networks.heads import Answered, Dueling, Head, Plain, Stream, deepen_streams, make_head
 from tremble.networks.implicit import ImplicitHead
 from tremble.networks.initialisation import Initialisation, initialise
@@ -23,7 +23,6 @@ __all__ = [
     "NoisyLinear",
     "Plain",
     "SideBySide",
-    "features_to_learn",
     "initialise",
     "Stream",
     "make_head",

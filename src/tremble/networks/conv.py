@@ -80,27 +80,10 @@ class ConvTorso(eqx.Module):
 
     def __call__(self, obs: Shaped[Array, "height width channels"]) -> Float[Array, "features"]:
         """Features of one picture; whole numbers are scaled to [0, 1]."""
-        return self.dense(self.filtered(obs))
-
-    def filtered(self, obs: Shaped[Array, "height width channels"]) -> Float[Array, "rows columns filters"]:
-        """What the convolutions make of it."""
         x = obs.astype(jnp.float32) * self.scale
         for convolution in self.convolutions:
             x = jax.nn.relu(convolution(x))
-        return x
-
-
-def features_to_learn(torso: Any, obs: Shaped[Array, "batch *obs"]) -> Float[Array, "batch features"]:
-    """Features of a batch that a gradient is taken through; large pictures in two halves on a CPU.
-
-    There XLA's convolutions run on one thread each, while what does not depend on each other runs at the same time. So
-    two halves can use two cores, forward and backward; what that gains depends on what else is running (docs/atari.md).
-    """
-    n = obs.shape[0]
-    if not isinstance(torso, ConvTorso) or math.prod(obs.shape[1:]) <= SMALL or n < 2 or jax.default_backend() != "cpu":
-        return jax.vmap(torso)(obs)
-    halves = [jax.vmap(torso.filtered)(half) for half in (obs[: n // 2], obs[n // 2 :])]
-    return jax.vmap(torso.dense)(jnp.concatenate(halves))
+        return self.dense(x)
 
 
 class ConvSpec(eqx.Module):

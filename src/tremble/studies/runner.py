@@ -25,7 +25,7 @@ from tremble.training.spec import ADDED_LATER, RunSpec
 
 NUMERICS = 4
 """Raise when a change of the code changes the numbers of a run, so that stored runs are made again."""
-NUMERICS_OF_ATARI = 5
+NUMERICS_OF_ATARI = 6
 """Likewise, where it changes those of runs on Atari alone."""
 
 SECONDS = "seconds.csv"
