@@ -45,7 +45,7 @@ def measure(console: Console, quick: bool) -> Part:
         "four frames, and what is measured comes after learning has started. Dopamine pads its convolutions, so its "
         "network is more work, and it is compared with the same.",
         f"{PONG}, overlap: actions come from the parameters before the newest update, which is at work meanwhile "
-        "(`--set overlap=true`); the work is the same.",
+        "(`--set async_learning=true`); the work is the same.",
         f"{PONG}: cores busy {', '.join(f'{median_cores(t):.1f} ({name})' for name, t in taken.items())}.",
         *(_where_time_goes(name, facts[name]) for name in (OURS, OURS_PADDED) if name in facts),
         f"{MINATAR}: tremble's QR-DQN with its MinAtar column in both.",
@@ -61,18 +61,22 @@ def _pong(console: Console, rounds: int, steps: int) -> tuple[dict[str, list[Tur
     """Turns and facts by name."""
     starts: dict[str, Callable[[], Team | Elsewhere]] = {
         OURS: partial(Team, tremble_pong, [{"steps": steps, "protocol": "dqn_zoo"}]),
-        MEANWHILE: partial(Team, tremble_pong, [{"steps": steps, "protocol": "dqn_zoo", "overlap": True}]),
+        MEANWHILE: partial(Team, tremble_pong, [{"steps": steps, "protocol": "dqn_zoo", "async_learning": True}]),
         SB3: partial(Team, sb3_pong, [{"steps": steps}]),
     }
     if PYTHON_OF_DOPAMINE.exists():
         options = {
-            "steps": steps, "memory": MEMORY, "batch": BATCH, "quantiles": QUANTILES, "start": START,
+            "steps": steps,
+            "memory": MEMORY,
+            "batch": BATCH,
+            "quantiles": QUANTILES,
+            "start": START,
             "interval": INTERVAL,
-        }  # fmt: skip
+        }
         script = Path(__file__).parent / "dopamine_peer.py"
         starts[OURS_PADDED] = partial(Team, tremble_pong, [{"steps": steps, "protocol": "dopamine"}])
         starts[MEANWHILE_PADDED] = partial(
-            Team, tremble_pong, [{"steps": steps, "protocol": "dopamine", "overlap": True}]
+            Team, tremble_pong, [{"steps": steps, "protocol": "dopamine", "async_learning": True}]
         )
         starts[DOPAMINE] = partial(Elsewhere, PYTHON_OF_DOPAMINE, script, options)
     return race(console, PONG, starts, rounds)

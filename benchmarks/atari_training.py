@@ -15,9 +15,14 @@ from benchmarks.workers import Contender
 BATCH, QUANTILES, INTERVAL, MEMORY, START = 32, 200, 4, 50_000, 1_000
 """Samples of a batch, quantiles, steps between two updates, items in memory, steps before learning starts."""
 COMMON: dict[str, Any] = {
-    "batch_size": BATCH, "n_quantiles": QUANTILES, "update_interval": INTERVAL, "memory_size": MEMORY,
-    "start_steps": START, "epsilon_start": 0.01, "epsilon_end": 0.01,
-}  # fmt: skip
+    "batch_size": BATCH,
+    "n_quantiles": QUANTILES,
+    "update_interval": INTERVAL,
+    "memory_size": MEMORY,
+    "start_steps": START,
+    "epsilon_start": 0.01,
+    "epsilon_end": 0.01,
+}
 """Exploration is at its final rate: a random action saves some libraries the evaluation of their network."""
 
 
@@ -28,11 +33,11 @@ def tremble_pong(steps: int, protocol: str, overlap: bool = False) -> Contender:
     network is 1.7 times the work.
     """
     import tremble
-    from tremble.envs.adaptor import open_environment
-    from tremble.training.host import HostLoop
+    from tremble.envs.gym import open_environment
+    from tremble.training.gym_loop import GymLoop
 
-    agent = tremble.make("qrdqn", "atari", protocol=protocol, overlap=overlap, **COMMON)
-    loop = HostLoop(agent, open_environment("atari/Pong", options={"protocol": protocol}), 0, 10**6)
+    agent = tremble.make("qrdqn", "atari", protocol=protocol, async_learning=overlap, **COMMON)
+    loop = GymLoop(agent, open_environment("atari/Pong", options={"protocol": protocol}), 0, 10**6)
     loop.advance(START + 40)
     facts: dict[str, Any] = {}
     if not overlap:  # there the parts are not done alone
@@ -87,10 +92,21 @@ def sb3_pong(steps: int) -> Contender:
     plain = {"frameskip": 1, "repeat_action_probability": 0.0}  # the wrapper skips frames itself
     env = VecFrameStack(make_atari_env("ALE/Pong-v5", env_kwargs=plain), 4)
     model = QRDQN(
-        "CnnPolicy", env, learning_rate=5e-5, buffer_size=MEMORY, learning_starts=START, batch_size=BATCH,
-        train_freq=INTERVAL, gradient_steps=1, target_update_interval=10_000, exploration_initial_eps=0.01,
-        exploration_final_eps=0.01, policy_kwargs={"n_quantiles": QUANTILES}, seed=0, device="cpu",
-    )  # fmt: skip
+        "CnnPolicy",
+        env,
+        learning_rate=5e-5,
+        buffer_size=MEMORY,
+        learning_starts=START,
+        batch_size=BATCH,
+        train_freq=INTERVAL,
+        gradient_steps=1,
+        target_update_interval=10_000,
+        exploration_initial_eps=0.01,
+        exploration_final_eps=0.01,
+        policy_kwargs={"n_quantiles": QUANTILES},
+        seed=0,
+        device="cpu",
+    )
 
     by_sb3(model, START + 40)
     by_sb3(model, steps)
@@ -101,11 +117,11 @@ def sb3_pong(steps: int) -> Contender:
 def tremble_minatar(inside: bool, steps: int) -> Contender:
     """QR-DQN on MinAtar's Breakout with its column: inside XLA, or stepped from outside by the host loop."""
     import tremble
-    from tremble.envs import JaxGymEnv
-    from tremble.envs.adaptor import open_environment
-    from tremble.envs.minatar import minatar
-    from tremble.training.chunks import iterate
-    from tremble.training.host import HostLoop
+    from tremble.envs.gym import open_environment
+    from tremble.envs.jax_gym import JaxGymEnv
+    from tremble.training.gym_loop import GymLoop
+    from tremble.training.xla_loop import iterate
+    from tremble.worlds.minatar import minatar
 
     agent, game = tremble.make("qrdqn", "minatar", start_steps=START, memory_size=MEMORY), minatar("breakout")
     if inside:
@@ -113,6 +129,6 @@ def tremble_minatar(inside: bool, steps: int) -> Contender:
         inside_xla(moments, START + steps)
         inside_xla(moments, steps)
         return Contender(lambda _: inside_xla(moments, steps))
-    loop = HostLoop(agent, open_environment(JaxGymEnv(game, 0)), 0, 10**6)
+    loop = GymLoop(agent, open_environment(JaxGymEnv(game, 0)), 0, 10**6)
     loop.advance(START + steps)
     return Contender(lambda _: by_host_loop(loop, steps))

@@ -55,7 +55,7 @@ def _moments(agent: Any, env: Any, seeds: list[int], record_every: int, chunk: i
     import jax
     import jax.numpy as jnp
 
-    from tremble.training.chunks import iterate
+    from tremble.training.xla_loop import iterate
 
     if len(seeds) == 1:
         return iterate(agent, env, seeds[0], agent.memory_size, record_every, (chunk,))
@@ -64,7 +64,7 @@ def _moments(agent: Any, env: Any, seeds: list[int], record_every: int, chunk: i
 
 
 def _chain(listed: bool) -> Any:
-    from tremble.envs import NChain
+    from tremble.worlds import NChain
 
     if listed:
         return NChain()
@@ -93,9 +93,9 @@ def sb3_training(seed: int, steps: int, warm_up: int) -> Contender:
     from sb3_contrib import QRDQN
 
     import tremble.envs  # noqa: F401, registers the environment
-    from tremble.columns import COLUMNS
+    from tremble.hyperparameters import hyperparameter_tables
 
-    column = COLUMNS[DOMAIN]
+    column = hyperparameter_tables()[DOMAIN]
     model = QRDQN(
         "MlpPolicy",
         "tremble/NChain-v0",

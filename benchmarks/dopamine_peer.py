@@ -25,18 +25,26 @@ def main() -> None:
     from dopamine.discrete_domains import atari_lib
     from dopamine.jax.agents.quantile.quantile_agent import JaxQuantileAgent
 
-    gin.parse_config([
-        f"ReplayBuffer.max_capacity = {options['memory']}",
-        f"ReplayBuffer.batch_size = {options['batch']}",
-        f"PrioritizedSamplingDistribution.max_capacity = {options['memory']}",  # it has one, with equal priorities
-        "create_optimizer.learning_rate = 5e-5",
-    ])  # fmt: skip
+    gin.parse_config(
+        [
+            f"ReplayBuffer.max_capacity = {options['memory']}",
+            f"ReplayBuffer.batch_size = {options['batch']}",
+            f"PrioritizedSamplingDistribution.max_capacity = {options['memory']}",  # it has one, with equal priorities
+            "create_optimizer.learning_rate = 5e-5",
+        ]
+    )
     env = atari_lib.create_atari_environment("Pong", sticky_actions=True)
     agent = JaxQuantileAgent(
-        num_actions=env.action_space.n, num_atoms=options["quantiles"], min_replay_history=options["start"],
-        update_period=options["interval"], target_update_period=10_000, epsilon_train=0.01, epsilon_decay_period=1,
-        replay_scheme="uniform", seed=0,
-    )  # fmt: skip
+        num_actions=env.action_space.n,
+        num_atoms=options["quantiles"],
+        min_replay_history=options["start"],
+        update_period=options["interval"],
+        target_update_period=10_000,
+        epsilon_train=0.01,
+        epsilon_decay_period=1,
+        replay_scheme="uniform",
+        seed=0,
+    )
     action = agent.begin_episode(env.reset())
 
     def run(steps: int) -> None:

@@ -23,9 +23,20 @@ from typing import Any
 import numpy as np
 
 AGENTS = (
-    "dqn", "c51", "qrdqn", "iqn", "fqf", "mmd", "rainbow", "quota", "bootstrapped_dqn", "ndqfn", "dltv", "p_dltv",
+    "dqn",
+    "c51",
+    "qrdqn",
+    "iqn",
+    "fqf",
+    "mmd",
+    "rainbow",
+    "quota",
+    "bootstrapped_dqn",
+    "ndqfn",
+    "dltv",
+    "p_dltv",
     "pqr",
-)  # fmt: skip
+)
 START, UPDATES = 100, 300
 ATARI = ("qrdqn", "rainbow", "pqr")
 ATARI_START, ATARI_STEPS = 200, 600
@@ -83,7 +94,7 @@ def _patch_emulator(steps: list[tuple[int, float]]) -> Any:
 
     def recorded(self: Any, action: Any, *rest: Any) -> Any:
         reward = act(self, action, *rest)
-        steps.append((int(action), float(reward)))
+        steps.append((int(getattr(action, "value", action)), float(reward)))
         return reward
 
     ale_py.ALEInterface.act = recorded

@@ -16,9 +16,13 @@ from benchmarks.workers import Contender
 
 ENV = "CartPole-v1"
 COMMON: dict[str, Any] = {
-    "batch_size": 64, "widths": (64, 64), "target_update_interval": 100, "n_quantiles": 32, "memory_size": 50_000,
+    "batch_size": 64,
+    "widths": (64, 64),
+    "target_update_interval": 100,
+    "n_quantiles": 32,
+    "memory_size": 50_000,
     "support": (0.0, 100.0),
-}  # fmt: skip
+}
 """A column for all: an update every step, 32 quantiles."""
 SIZES = {"n_online": 8, "n_target": 8, "n_choose": 32, "n_fractions": 32, "n_particles": 32, "n_atoms": 51}
 """The same atoms in all libraries."""
@@ -63,16 +67,17 @@ def tremble_family(names: list[str], where: str) -> Contender:
 
 
 def _on_cartpole(name: str) -> tuple[Callable[[int], int], bool]:
-    from tremble.envs.adaptor import open_environment
+    from tremble.envs.gym import open_environment
 
     return _on_host_loop(preset(name), open_environment(ENV)), False
 
 
 def _on_nchain(name: str) -> tuple[Callable[[int], int], bool]:
-    from tremble.envs import JaxGymEnv, NChain
-    from tremble.envs.adaptor import open_environment
-    from tremble.training.chunks import iterate
+    from tremble.envs.gym import open_environment
+    from tremble.envs.jax_gym import JaxGymEnv
     from tremble.training.spec import RunSpec
+    from tremble.training.xla_loop import iterate
+    from tremble.worlds import NChain
 
     agent = preset(name, "nchain")
     if not RunSpec(name, "nchain", 1).compiled(agent):
@@ -83,9 +88,9 @@ def _on_nchain(name: str) -> tuple[Callable[[int], int], bool]:
 
 
 def _on_host_loop(agent: Any, env: Any) -> Callable[[int], int]:
-    from tremble.training.host import HostLoop
+    from tremble.training.gym_loop import GymLoop
 
-    loop = HostLoop(agent.fitted_to(env.n_envs), env, 0, 10**6)
+    loop = GymLoop(agent.fitted_to(env.n_envs), env, 0, 10**6)
     loop.advance(START)
     return partial(by_host_loop, loop)
 
@@ -101,11 +106,22 @@ def sb3_family(kind: str, steps: int) -> Contender:
     if kind == "qrdqn":
         network["n_quantiles"] = column.n_quantiles
     model = {"dqn": DQN, "qrdqn": QRDQN}[kind](
-        "MlpPolicy", ENV, learning_rate=column.learning_rate, buffer_size=column.memory_size, learning_starts=START,
-        batch_size=column.batch_size, gamma=column.gamma, train_freq=1, gradient_steps=1,
-        target_update_interval=column.target_update_interval, exploration_initial_eps=column.epsilon_end,
-        exploration_final_eps=column.epsilon_end, policy_kwargs=network, seed=0, device="cpu",
-    )  # fmt: skip
+        "MlpPolicy",
+        ENV,
+        learning_rate=column.learning_rate,
+        buffer_size=column.memory_size,
+        learning_starts=START,
+        batch_size=column.batch_size,
+        gamma=column.gamma,
+        train_freq=1,
+        gradient_steps=1,
+        target_update_interval=column.target_update_interval,
+        exploration_initial_eps=column.epsilon_end,
+        exploration_final_eps=column.epsilon_end,
+        policy_kwargs=network,
+        seed=0,
+        device="cpu",
+    )
 
     by_sb3(model, START + 20)
     return Contender(lambda _: by_sb3(model, steps), {"threads": torch.get_num_threads()})
@@ -164,9 +180,10 @@ def _tianshou_algorithm(kind: str, column: Any, observations: Any, actions: Any)
 
     widths, shape, n = list(column.widths), observations.shape, actions.n
     common = {
-        "optim": AdamOptimizerFactory(lr=column.learning_rate), "gamma": column.gamma,
+        "optim": AdamOptimizerFactory(lr=column.learning_rate),
+        "gamma": column.gamma,
         "target_update_freq": column.target_update_interval,
-    }  # fmt: skip
+    }
     acting = {"action_space": actions, "eps_training": column.epsilon_end}
     support = {"num_atoms": SIZES["n_atoms"], "v_min": column.support[0], "v_max": column.support[1]}
     if kind == "dqn":
@@ -178,9 +195,13 @@ def _tianshou_algorithm(kind: str, column: Any, observations: Any, actions: Any)
     if kind == "rainbow":
         noisy = {"linear_layer": lambda x, y: NoisyLinear(x, y, 0.1)}
         net = Net(
-            state_shape=shape, action_shape=n, hidden_sizes=widths, softmax=True, num_atoms=SIZES["n_atoms"],
+            state_shape=shape,
+            action_shape=n,
+            hidden_sizes=widths,
+            softmax=True,
+            num_atoms=SIZES["n_atoms"],
             dueling_param=(noisy, noisy),
-        )  # fmt: skip
+        )
         policy = C51Policy(model=net, action_space=actions, **support)
         return RainbowDQN(policy=policy, n_step_return_horizon=3, **common)
     if kind == "qrdqn":
@@ -194,6 +215,8 @@ def _tianshou_algorithm(kind: str, column: Any, observations: Any, actions: Any)
     net = FullQuantileFunction(preprocess_net=features, action_shape=n, hidden_sizes=widths[-1:])
     fractions = FractionProposalNetwork(SIZES["n_fractions"], net.input_dim)
     return FQF(
-        policy=FQFPolicy(model=net, fraction_model=fractions, **acting), num_fractions=SIZES["n_fractions"],
-        fraction_optim=RMSpropOptimizerFactory(lr=2.5e-9), **common,
-    )  # fmt: skip
+        policy=FQFPolicy(model=net, fraction_model=fractions, **acting),
+        num_fractions=SIZES["n_fractions"],
+        fraction_optim=RMSpropOptimizerFactory(lr=2.5e-9),
+        **common,
+    )

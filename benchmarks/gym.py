@@ -21,7 +21,7 @@ class Case:
 
     title: str
     env: str
-    domain: str
+    hyperparameters: str
     changes: dict[str, Any]
     tremble_steps: int
     peer_steps: int
@@ -30,10 +30,14 @@ class Case:
 CASES = (
     Case("LunarLander, the paper's column", "LunarLander-v3", "lunarlander", {}, 600, 60),
     Case(
-        "CartPole, 25 quantiles", "CartPole-v1", "control",
-        {"n_quantiles": 25, "batch_size": 64, "widths": (64, 64), "target_update_interval": 100}, 2000, 400,
+        "CartPole, 25 quantiles",
+        "CartPole-v1",
+        "control",
+        {"n_quantiles": 25, "batch_size": 64, "widths": (64, 64), "target_update_interval": 100},
+        2000,
+        400,
     ),
-)  # fmt: skip
+)
 
 
 def measure(console: Console, quick: bool) -> Part:
@@ -43,7 +47,7 @@ def measure(console: Console, quick: bool) -> Part:
     for case in CASES:
         one, each = "tremble", "tremble, one process per core"
         peer, peers, third = "sb3-contrib", "sb3-contrib, one process per core", "Tianshou"
-        common = {"env": case.env, "domain": case.domain, "changes": case.changes}
+        common = {"env": case.env, "hyperparameters": case.hyperparameters, "changes": case.changes}
         ours = common | {"steps": case.tremble_steps // (4 if quick else 1), "warm_up": 100}
         theirs = common | {"steps": case.peer_steps // (4 if quick else 1), "warm_up": 20}
         starts = {

@@ -21,22 +21,22 @@ def settings(domain: str, **changes: Any) -> Any:
     """The column all libraries are given; plain QR-DQN, which is what the peers have."""
     import dataclasses
 
-    from tremble.columns import COLUMNS
+    from tremble.hyperparameters import hyperparameter_tables
 
     plain = {"start_steps": START, "epsilon_start": 0.01, "epsilon_end": 0.01, "settings": {}}
-    return dataclasses.replace(COLUMNS[domain], **(plain | changes))
+    return dataclasses.replace(hyperparameter_tables()[domain], **(plain | changes))
 
 
 def tremble_gym(
     env: str, domain: str, seed: int, steps: int, warm_up: int, changes: dict[str, Any], agent_name: str = "qrdqn"
 ) -> Contender:
     """QR-DQN (or another agent) by the loop behind `tremble.train`; a turn is ``steps`` steps, each with an update."""
-    from tremble.envs.adaptor import open_environment
+    from tremble.envs.gym import open_environment
     from tremble.presets import PRESETS
-    from tremble.training.host import HostLoop
+    from tremble.training.gym_loop import GymLoop
 
     agent = PRESETS[agent_name][1](settings(domain, **changes))
-    loop = HostLoop(agent, open_environment(env), seed, 10**6)
+    loop = GymLoop(agent, open_environment(env), seed, 10**6)
     begin = time.perf_counter()
     loop.advance(START + warm_up)
     facts = {"warm_up_seconds": time.perf_counter() - begin, "shares": shares_of(loop)}
@@ -94,12 +94,22 @@ def sb3_gym(env: str, domain: str, seed: int, steps: int, warm_up: int, changes:
 
     column = settings(domain, **changes)
     model = QRDQN(
-        "MlpPolicy", env, learning_rate=column.learning_rate, buffer_size=column.memory_size, learning_starts=START,
-        batch_size=column.batch_size, gamma=column.gamma, train_freq=column.update_interval, gradient_steps=1,
-        target_update_interval=column.target_update_interval, exploration_initial_eps=column.epsilon_end,
+        "MlpPolicy",
+        env,
+        learning_rate=column.learning_rate,
+        buffer_size=column.memory_size,
+        learning_starts=START,
+        batch_size=column.batch_size,
+        gamma=column.gamma,
+        train_freq=column.update_interval,
+        gradient_steps=1,
+        target_update_interval=column.target_update_interval,
+        exploration_initial_eps=column.epsilon_end,
         exploration_final_eps=column.epsilon_end,
-        policy_kwargs={"n_quantiles": column.n_quantiles, "net_arch": list(column.widths)}, seed=seed, device="cpu",
-    )  # fmt: skip
+        policy_kwargs={"n_quantiles": column.n_quantiles, "net_arch": list(column.widths)},
+        seed=seed,
+        device="cpu",
+    )
 
     by_sb3(model, START + warm_up)
     facts = {"threads": torch.get_num_threads(), "peak_mib": peak_mib()}
@@ -123,14 +133,18 @@ def tianshou_gym(env: str, domain: str, seed: int, steps: int, warm_up: int, cha
     envs.seed(seed)
     observations, actions = envs.observation_space[0], envs.action_space[0]
     net = Net(
-        state_shape=observations.shape, action_shape=actions.n, hidden_sizes=list(column.widths),
+        state_shape=observations.shape,
+        action_shape=actions.n,
+        hidden_sizes=list(column.widths),
         num_atoms=column.n_quantiles,
-    )  # fmt: skip
+    )
     algorithm = QRDQN(
         policy=QRDQNPolicy(model=net, action_space=actions, eps_training=column.epsilon_end),
-        optim=AdamOptimizerFactory(lr=column.learning_rate), gamma=column.gamma, num_quantiles=column.n_quantiles,
+        optim=AdamOptimizerFactory(lr=column.learning_rate),
+        gamma=column.gamma,
+        num_quantiles=column.n_quantiles,
         target_update_freq=column.target_update_interval,
-    )  # fmt: skip
+    )
     buffer = VectorReplayBuffer(column.memory_size, 1)
     collector = Collector(algorithm, envs, buffer, exploration_noise=True)
 

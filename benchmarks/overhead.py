@@ -100,7 +100,14 @@ def _on_lunarlander(
     steps: int, cache: str, console: Console, title: str, rounds: int, number: int
 ) -> dict[str, list[Turn]]:
     """QR-DQN and PQR by the host loop, each in a process, started in turn first."""
-    run = {"env": "LunarLander-v3", "domain": "lunarlander", "seed": 0, "steps": steps, "warm_up": 100, "changes": {}}
+    run = {
+        "env": "LunarLander-v3",
+        "hyperparameters": "lunarlander",
+        "seed": 0,
+        "steps": steps,
+        "warm_up": 100,
+        "changes": {},
+    }
     names = (BASELINE, "pqr") if number % 2 == 0 else ("pqr", BASELINE)
     starts = {
         name: partial(Team, tremble_gym, [run | {"agent_name": name}], one_thread=True, cache=cache) for name in names

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def by_host_loop(loop: Any, steps: int) -> int:
-    """Advance a `HostLoop`; the last update has ended too."""
+    """Advance a `GymLoop`; the last update has ended too."""
     import jax
 
     before = loop.t
@@ -17,7 +17,7 @@ def by_host_loop(loop: Any, steps: int) -> int:
 
 
 def inside_xla(moments: Iterator[Any], steps: int) -> int:
-    """Advance a compiled run (`tremble.training.chunks.iterate`), of one seed or several; chunks end there."""
+    """Advance a compiled run (`tremble.training.xla_loop.iterate`), of one seed or several; chunks end there."""
     done = 0
     while done < steps:
         done += len(next(moments).log["reward"].T)

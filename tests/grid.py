@@ -28,16 +28,16 @@ from fork import STATES, Findings, Fork, Memory, clear_choice, findings
 from grid_axes import AXES, PROGRAM, Point, all_points, name_of
 from grid_learning import FAINT, START, STEPS, TINY, distributional, fitting, judge, keep_noise_apart, small
 
-from tremble.agent import Agent
+from tremble.agent import Agent, LearnerState
 from tremble.core import Clock, Transition
-from tremble.envs import JaxGymEnv
-from tremble.envs.adaptor import open_environment
-from tremble.learn import LearnerState, batch_losses, bootstrap_target, predict_each
+from tremble.envs.gym import open_environment
+from tremble.envs.jax_gym import JaxGymEnv
+from tremble.learn import batch_losses, bootstrap_target, predict_each
 from tremble.presets import PRESETS, make
 from tremble.report import tables
 from tremble.settings import override
-from tremble.training.chunks import CompiledLoop
-from tremble.training.host import HostLoop
+from tremble.training.gym_loop import GymLoop
+from tremble.training.xla_loop import XlaLoop
 
 CLOCK = Clock(STEPS, STEPS - START, STEPS // 2, STEPS, START)
 ITEMS = ("obs_tm1", "action_tm1", "reward_t", "discount_t", "obs_t")
@@ -61,13 +61,13 @@ def train(agent: Agent, seed: int = 0) -> tuple[LearnerState, list[np.ndarray], 
     """A run by the loop that `tremble.train` would take: what it learned, what its memory holds, how many updates."""
     plain = agent.replay.n_step == 1 and not agent.replay.prioritised and agent.updates_per_round == 1
     if plain:
-        inside = CompiledLoop(agent, Fork(), seed, STEPS, STEPS, (STEPS,))
+        inside = XlaLoop(agent, Fork(), seed, STEPS, STEPS, (STEPS,))
         inside.advance(STEPS)
         assert inside.train_state is not None
         store = inside.train_state.replay.store
         items = [np.asarray(getattr(store, name))[:STEPS] for name in ITEMS]
         return inside.train_state.learner, items, int(inside.record()["updates"])
-    beside = HostLoop(agent, open_environment(JaxGymEnv(Fork(), seed)), seed, STEPS)
+    beside = GymLoop(agent, open_environment(JaxGymEnv(Fork(), seed)), seed, STEPS)
     beside.advance(STEPS)
     state = beside.replay.state()
     return beside.learner, [state[name] for name in ITEMS], beside.updates

@@ -20,29 +20,49 @@ import numpy as np
 from fork import GAMMA, STATES, SURE, Findings, Memory, clear_choice, findings
 from grid_axes import AXES, Point
 
-from tremble.agent import Agent
+from tremble.agent import Agent, LearnerState
 from tremble.core import Clock, Representation, Transition
 from tremble.criteria import make_criterion
-from tremble.learn import LearnerState, batch_losses, bootstrap_target, learn, predict_each
+from tremble.learn import batch_losses, bootstrap_target, learn, predict_each
 from tremble.networks import noisy
 from tremble.presets import make
-from tremble.replay import Accumulator, HostReplay, ReplaySpec
+from tremble.replay import Accumulator, NumpyReplay, ReplaySpec
 from tremble.representations import make_representation
 from tremble.settings import describe, override
 
 STEPS, START = 1_200, 400
 """Of a run by the library's loops."""
 TINY = {
-    "batch_size": 32, "gamma": GAMMA, "learning_rate": 0.02, "adam_epsilon": 1e-8, "decay_updates": STEPS - START,
-    "start_steps": START, "target_update_interval": 20, "memory_size": STEPS, "update_interval": 1,
-    "epsilon_start": 0.6, "epsilon_end": 0.6, "priority_exponent": 0.3, "importance_start": 1.0,
-}  # fmt: skip
+    "batch_size": 32,
+    "gamma": GAMMA,
+    "learning_rate": 0.02,
+    "adam_epsilon": 1e-8,
+    "decay_updates": STEPS - START,
+    "start_steps": START,
+    "target_update_interval": 20,
+    "memory_size": STEPS,
+    "update_interval": 1,
+    "epsilon_start": 0.6,
+    "epsilon_end": 0.6,
+    "priority_exponent": 0.3,
+    "importance_start": 1.0,
+}
 """Two thirds of the actions at random, so that both are known. Importance weights undo what priorities do; they are
 divided by the largest of the batch, which leaves a bias that grows with the spread of priorities: so, a mild one."""
 SMALL = {
-    "n_quantiles": 16, "n_particles": 16, "n_fractions": 16, "n_atoms": 21, "n_online": 16, "n_target": 16,
-    "n_choose": 128, "n_cosines": 32, "n_hidden": 64, "v_min": -1.0, "v_max": 3.0, "kappa": 0.05,
-}  # fmt: skip
+    "n_quantiles": 16,
+    "n_particles": 16,
+    "n_fractions": 16,
+    "n_atoms": 21,
+    "n_online": 16,
+    "n_target": 16,
+    "n_choose": 128,
+    "n_cosines": 32,
+    "n_hidden": 64,
+    "v_min": -1.0,
+    "v_max": 3.0,
+    "kappa": 0.05,
+}
 """Sizes of representations. A small kappa: with 1 the loss itself pulls the quantiles of {0, 2} towards the middle.
 Many levels where they are drawn to choose an action: from 16 draws of a coin, CPW prefers the wrong action two times in
 five, and what is then learned is right for that agent, but not what is expected here."""
@@ -86,9 +106,14 @@ def agent_of(point: Point, **changes: Any) -> Agent:
     wanted = {name: point[name] for name in AXES if name not in ("representation", "criterion")}
     widths = (64,) if "n_cosines" in describe(representation) else ()
     return make(
-        "qrdqn", "nchain", representation=representation, widths=widths,
-        criterion=fitting(make_criterion(point["criterion"]), FAINT), **wanted, **TINY | changes,
-    )  # fmt: skip
+        "qrdqn",
+        "nchain",
+        representation=representation,
+        widths=widths,
+        criterion=fitting(make_criterion(point["criterion"]), FAINT),
+        **wanted,
+        **TINY | changes,
+    )
 
 
 CHUNK, BATCH = 20, 32
@@ -112,7 +137,7 @@ class AnyCriterion(eqx.Module):
         ask = [lambda d, n, c=c, i=i: c.score(d, n[i], clock) for i, c in enumerate(self.criteria)]
         return jax.lax.switch(jnp.asarray(self.which).astype(int), ask, dist, noise)
 
-    def gauges(self, noise, clock):
+    def metrics(self, noise, clock):
         return {}
 
 
@@ -156,11 +181,11 @@ def loss_on(agent, params, state, batches):
 predict = jax.jit(predict_each)
 
 
-def filled(spec: ReplaySpec) -> HostReplay:
+def filled(spec: ReplaySpec) -> NumpyReplay:
     """A memory of episodes on the fork."""
     obs, zero = jnp.asarray(STATES[0]), jnp.zeros(())
     example = jax.tree.map(np.asarray, Transition(obs, jnp.zeros((), jnp.int32), zero, zero, obs))
-    replay, steps = HostReplay(2 * len(EPISODES), example, spec), Accumulator(spec.n_step, GAMMA, 1)
+    replay, steps = NumpyReplay(2 * len(EPISODES), example, spec), Accumulator(spec.n_step, GAMMA, 1)
     for first, second, coin in EPISODES:
         items = steps.add(0, STATES[0], first, 0.0, False, False, STATES[1])
         items += steps.add(0, STATES[1], second, 2.0 * coin if second == 0 else SURE, True, False, STATES[1])
@@ -226,7 +251,7 @@ def judge(points: Sequence[Point]) -> Iterator[Judged]:
     agents = [agent_at(point) for point in points]
     criteria = tuple(dict.fromkeys(agent.target_criterion for agent in agents))
     # Points that differ in how they act only learn the same from a given memory.
-    lessons: dict[Any, tuple[HostReplay, Any]] = {}
+    lessons: dict[Any, tuple[NumpyReplay, Any]] = {}
     for number, (agent, point) in enumerate(zip(agents, points, strict=True)):
         begin = time.process_time()
         found, faults = judged(agent, criteria, point, number, lessons)
@@ -234,7 +259,7 @@ def judge(points: Sequence[Point]) -> Iterator[Judged]:
 
 
 def judged(
-    real: Agent, criteria: tuple[Any, ...], point: Point, seed: int, lessons: dict[Any, tuple[HostReplay, Any]]
+    real: Agent, criteria: tuple[Any, ...], point: Point, seed: int, lessons: dict[Any, tuple[NumpyReplay, Any]]
 ) -> tuple[Findings, list[str]]:
     """One point; ``criteria`` are those of all points that share its program."""
     # Where a criterion applies decides which one the update asks, and replay what it is handed: the rest is shared.

@@ -10,8 +10,8 @@ import pytest
 from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
-from tremble.envs.adaptor import Serial, Vector, open_environment
 from tremble.envs.encoding import Encoder, UnsupportedSpaceError
+from tremble.envs.gym import Serial, Vector, open_environment
 from tremble.envs.rewind import Rewindable
 
 N, STEPS = 3, 60
@@ -72,12 +72,18 @@ def collect(env, n: int) -> list[list[tuple]]:
         for i in np.flatnonzero(out.happened):
             stored[i].append(
                 (
-                    *seen.obs[i], *seen.mask[i], actions[i], out.reward[i], out.terminated[i], out.truncated[i],
-                    *out.after.obs[i], *out.after.mask[i],
+                    *seen.obs[i],
+                    *seen.mask[i],
+                    actions[i],
+                    out.reward[i],
+                    out.terminated[i],
+                    out.truncated[i],
+                    *out.final.obs[i],
+                    *out.final.mask[i],
                 )
-            )  # fmt: skip
+            )
             counts[i] += 1
-        seen = out.seen
+        seen = out.next
     env.close()
     return [[tuple(float(x) for x in t) for t in rows[:STEPS]] for rows in stored]
 
@@ -97,12 +103,18 @@ def singles():
                 tuple(
                     float(x)
                     for x in (
-                        *seen.obs[0], *seen.mask[0], action, out.reward[0], out.terminated[0], out.truncated[0],
-                        *out.after.obs[0], *out.after.mask[0],
+                        *seen.obs[0],
+                        *seen.mask[0],
+                        action,
+                        out.reward[0],
+                        out.terminated[0],
+                        out.truncated[0],
+                        *out.final.obs[0],
+                        *out.final.mask[0],
                     )
                 )
-            )  # fmt: skip
-            seen = out.seen
+            )
+            seen = out.next
         rows.append(env_rows)
     assert any(t[7] for t in rows[0]) and any(t[8] for t in rows[0]), "both kinds of ends occur"
     return rows
@@ -135,7 +147,7 @@ def test_rewinding_leads_back(parallel):
     rng = np.random.default_rng(0)
     for _ in range(17):
         env.send(rng.integers(0, 3, 2))
-        seen = env.receive().seen
+        seen = env.receive().next
     snapshots = env.snapshot()
     fresh = open_environment(Countdown, 2, parallel)
     np.testing.assert_array_equal(fresh.rewind(snapshots), seen.obs)
@@ -146,7 +158,7 @@ def test_rewinding_leads_back(parallel):
             e.send(both)
             outs.append(e.receive())
         np.testing.assert_array_equal(outs[0].reward, outs[1].reward)
-        np.testing.assert_array_equal(outs[0].seen.obs, outs[1].seen.obs)
+        np.testing.assert_array_equal(outs[0].next.obs, outs[1].next.obs)
     env.close(), fresh.close()
 
 
@@ -157,7 +169,7 @@ def test_gymnasium_environments_rewind(name):
     rng = np.random.default_rng(1)
     for _ in range(150):
         env.send(rng.integers(0, env.n_actions, 1))
-        seen = env.receive().seen
+        seen = env.receive().next
     fresh = Serial([gymnasium.make(name)], name)
     np.testing.assert_array_equal(fresh.rewind(env.snapshot()), seen.obs)
 
@@ -167,7 +179,7 @@ def test_hidden_randomness_shows_as_another_observation():
     seen = env.start([3])
     while seen.obs[0, 0] < 3 or seen.obs[0, 1] == 0:  # in the middle of an episode, after some reward
         env.send(np.array([0]))
-        seen = env.receive().seen
+        seen = env.receive().next
     there = Serial([SecretlyRandom()], "secret").rewind(env.snapshot())
     assert not np.array_equal(there, seen.obs)
 
@@ -231,6 +243,6 @@ def test_what_cannot_be_used_is_named():
 
 
 def test_environments_by_module_and_class():
-    env = open_environment("tremble.envs.gymnasium_chain:NChainEnv", options={"length": 7})
+    env = open_environment("tremble.worlds.nchain_gym:NChainEnv", options={"length": 7})
     assert env.encoder.shape == (7,) and env.n_actions == 6
     assert open_environment(partial(gymnasium.make, "CartPole-v1")).n_actions == 2

@@ -64,14 +64,14 @@ def test_uniform_until_learning_starts():
 
 
 def test_hold_for_a_step_draws_every_time():
-    agent = agent_with(hold="step")
+    agent = agent_with(resample_noise_every="step")
     _, actor, first, _ = acting(agent, 0)
     _, _, second, _ = acting(agent, 1, actor=actor)
     assert not np.allclose(first, second)
 
 
 def test_hold_for_an_episode_keeps_the_draw_until_the_next_episode():
-    agent = agent_with(hold="episode")
+    agent = agent_with(resample_noise_every="episode")
     _, actor, first, _ = acting(agent, 0)
     assert not bool(actor.fresh)
     _, actor, second, _ = acting(agent, 1, actor=actor)

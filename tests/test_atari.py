@@ -20,11 +20,11 @@ from ale_py import roms
 from gymnasium.utils import seeding
 from PIL import Image
 
-from tremble.envs.adaptor import NO_BOOTSTRAP, OVER, SCORE, open_environment
-from tremble.envs.atari import AtariGame
-from tremble.envs.atari_games import GAMES, id_of, rom_of
-from tremble.envs.atari_vector import AtariVector
-from tremble.envs.protocols import PROTOCOLS
+from tremble.atari.emulator import AtariGame
+from tremble.atari.games import GAMES, id_of, rom_of
+from tremble.atari.protocols import PROTOCOLS
+from tremble.atari.vector import AtariVector
+from tremble.envs.gym import INFO_GAME_OVER, INFO_NO_BOOTSTRAP, INFO_RAW_REWARD, open_environment
 from tremble.settings import SettingsError
 
 FIVE = ("breakout", "pong", "space_invaders", "freeway", "qbert")
@@ -238,16 +238,20 @@ def play_both(game: str, protocol: str, training: bool, steps: int, seed: int = 
         obs, reward, terminated, truncated, info = env.step(action)
         expected, clipped, done, raw, cut = reference.step(action)
         where = f"{game} {protocol} step {t}"
-        assert (reward, info[SCORE], terminated, truncated) == (clipped, raw, done, False), where
+        assert (reward, info[INFO_RAW_REWARD], terminated, truncated) == (clipped, raw, done, False), where
         assert info["lives"] == reference.ale.lives(), where
         if protocol == "dqn_zoo":
-            assert info[NO_BOOTSTRAP] == cut, where
+            assert info[INFO_NO_BOOTSTRAP] == cut, where
         # Dopamine does not look at the screen of a lost game: what it shows there is never learned from.
         if not (done and protocol == "dopamine"):
             np.testing.assert_array_equal(obs, expected, err_msg=where)
-        assert info[OVER] == reference.ale.game_over(), where
-        seen = {"ended": seen["ended"] + done, "cut": seen["cut"] + cut, "rewards": seen["rewards"] + (raw != 0),
-                "over": seen["over"] + info[OVER]}  # fmt: skip
+        assert info[INFO_GAME_OVER] == reference.ale.game_over(), where
+        seen = {
+            "ended": seen["ended"] + done,
+            "cut": seen["cut"] + cut,
+            "rewards": seen["rewards"] + (raw != 0),
+            "over": seen["over"] + info[INFO_GAME_OVER],
+        }
         if done:
             obs, _ = env.reset()
             np.testing.assert_array_equal(obs, reference.reset(), err_msg=where)
@@ -372,21 +376,21 @@ def test_a_cap_truncates_and_the_next_game_is_new(protocol):
     for game in range(2):
         ends = [env.step(0)[2:] for _ in range(10)]
         assert [(terminated, truncated) for terminated, truncated, _ in ends] == [(False, False)] * 9 + [(False, True)]
-        assert not any(info[NO_BOOTSTRAP] for _, _, info in ends)
+        assert not any(info[INFO_NO_BOOTSTRAP] for _, _, info in ends)
         frames = env._ale.getEpisodeFrameNumber()
         env.reset()
         # The paper's code base caps lives: it goes on in the same game.
         if protocol == "paper":
-            assert env._ale.getEpisodeFrameNumber() > frames and not ends[-1][2][OVER]
+            assert env._ale.getEpisodeFrameNumber() > frames and not ends[-1][2][INFO_GAME_OVER]
         else:
-            assert env._ale.getEpisodeFrameNumber() <= 30 and ends[-1][2][OVER], game
+            assert env._ale.getEpisodeFrameNumber() <= 30 and ends[-1][2][INFO_GAME_OVER], game
 
 
 def test_a_cap_may_terminate_and_counts_games_in_evaluation():
     env = AtariGame("pong", "paper", training=False, cap_frames=40, cap_terminates=True)
     env.reset(seed=0)
     *_, (terminated, truncated, info) = [env.step(0)[2:] for _ in range(10)]
-    assert (terminated, truncated, info[OVER]) == (True, False, True)
+    assert (terminated, truncated, info[INFO_GAME_OVER]) == (True, False, True)
     env.reset()
     assert env._ale.getEpisodeFrameNumber() <= 30 + 8
 
@@ -445,7 +449,7 @@ def test_points_and_cut_returns_reach_the_loop(parallel):
         env.send(rng.integers(4, size=2))
         outcome = env.receive()
         score, cuts, over = score + outcome.score.sum(), cuts + outcome.no_bootstrap.sum(), over + outcome.over.sum()
-        assert outcome.seen.obs.dtype == np.uint8
+        assert outcome.next.obs.dtype == np.uint8
         assert not (outcome.no_bootstrap & outcome.terminated).any()
         np.testing.assert_array_equal(outcome.over, outcome.terminated)
     assert score > 0 and cuts >= 4 and over >= 1
@@ -476,13 +480,13 @@ def test_the_vector_agrees_with_single_games_frame_by_frame():
             outcome = vector.receive()
             for i, single in enumerate(singles):
                 obs, reward, terminated, truncated, info = single.step(int(actions[i]))
-                np.testing.assert_array_equal(outcome.after.obs[i], obs, err_msg=f"{game} step {t}")
-                assert (outcome.reward[i], outcome.score[i]) == (reward, info[SCORE])
+                np.testing.assert_array_equal(outcome.final.obs[i], obs, err_msg=f"{game} step {t}")
+                assert (outcome.reward[i], outcome.score[i]) == (reward, info[INFO_RAW_REWARD])
                 assert (outcome.terminated[i], outcome.truncated[i]) == (terminated, truncated), (game, t)
                 if terminated or truncated:
                     ends += 1
                     obs = single.reset(seed=vector._seed(i))[0]
-                np.testing.assert_array_equal(outcome.seen.obs[i], obs)
+                np.testing.assert_array_equal(outcome.next.obs[i], obs)
         assert ends >= 2
         vector.close()
 
@@ -498,7 +502,7 @@ def test_a_vector_is_brought_back():
         for _ in range(steps):
             env.send(rng.integers(4, size=3))
             outcome = env.receive()
-            seen += [outcome.after.obs, outcome.reward, outcome.seen.obs]
+            seen += [outcome.final.obs, outcome.reward, outcome.next.obs]
         return seen
 
     vector.start([1, 2, 3])
@@ -507,9 +511,7 @@ def test_a_vector_is_brought_back():
     live(vector, 5, rng)
     there = other.rewind(vector.snapshot())
     np.testing.assert_array_equal(there, vector._obs)
-    for a, b in zip(
-        live(vector, 60, np.random.default_rng(2)), live(other, 60, np.random.default_rng(2)), strict=True
-    ):  # fmt: skip
+    for a, b in zip(live(vector, 60, np.random.default_rng(2)), live(other, 60, np.random.default_rng(2)), strict=True):
         np.testing.assert_array_equal(a, b)
     vector.close()
     other.close()

@@ -5,8 +5,8 @@ from importlib.resources import files
 
 import pytest
 
-from tremble.studies.atari_audit import STUDY, sections
-from tremble.studies.atari_claims import (
+from tremble.studies.atari.audit import STUDY, sections
+from tremble.studies.atari.claims import (
     AGENTS,
     NO_OPS,
     QUOTA,
@@ -23,9 +23,9 @@ from tremble.studies.atari_claims import (
     win_claims,
     wins,
 )
-from tremble.studies.atari_figures import leaving_out
-from tremble.studies.atari_texts import text_claims
-from tremble.studies.runner import Options
+from tremble.studies.atari.figures import leaving_out
+from tremble.studies.atari.texts import text_claims
+from tremble.studies.kit import Options
 
 
 def rows(table):
@@ -153,9 +153,12 @@ def test_every_cell_of_the_summary_is_judged():
     judged = verdicts(found)
     failing = {key[0] for key, verdict in judged.items() if verdict == "fails"}
     assert failing == {
-        "DQN: games above human", "QR-DQN: games above human", "IQN: games above human", "Rainbow: games above human",
+        "DQN: games above human",
+        "QR-DQN: games above human",
+        "IQN: games above human",
+        "Rainbow: games above human",
         "PQR: games above DQN",
-    }  # fmt: skip
+    }
     # After the repair nothing in the sticky half fails.
     assert not any(verdict == "fails" for (_, where), verdict in judged.items() if where.endswith("sticky"))
 
@@ -197,9 +200,14 @@ def test_marks_against_a_loop_over_the_file():
 def test_cells_that_cannot_be_right():
     found = {c.claim.split(":")[0]: c.verdict for c in cell_claims()}
     assert found == {
-        "BeamRider": "contradicts itself", "Phoenix": "contradicts itself", "Tennis": "contradicts itself",
-        "ChopperCommand": "impossible", "Krull": "impossible", "Boxing": "impossible", "Enduro": "fails",
-    }  # fmt: skip
+        "BeamRider": "contradicts itself",
+        "Phoenix": "contradicts itself",
+        "Tennis": "contradicts itself",
+        "ChopperCommand": "impossible",
+        "Krull": "impossible",
+        "Boxing": "impossible",
+        "Enduro": "fails",
+    }
 
 
 def test_text_claims_carry_their_numbers():

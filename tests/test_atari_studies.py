@@ -11,14 +11,17 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from tremble.envs.atari_games import rom_of
+from tremble.atari.games import rom_of
 from tremble.settings import SettingsError, parse_assignments
-from tremble.studies import STUDIES, atari, atari_curves, pong_schedules, quota
-from tremble.studies.atari_bill import bill, speed_of
-from tremble.studies.atari_plan import plan_of
-from tremble.studies.atari_results import area, load_run, published_score, run_scores, tidy, windows
-from tremble.studies.atari_tables import even, write_raw
-from tremble.studies.runner import Options, collect, run_study, stored
+from tremble.studies import STUDIES
+from tremble.studies.atari import curves as atari_curves
+from tremble.studies.atari import pong_schedules, quota
+from tremble.studies.atari import study as atari
+from tremble.studies.atari.bill import bill, speed_of
+from tremble.studies.atari.plan import plan_of
+from tremble.studies.atari.results import area, load_run, published_score, run_scores, tidy, windows
+from tremble.studies.atari.tables import even, write_raw
+from tremble.studies.kit import Options, collect, run_study, stored
 from tremble.training import checkpoint
 
 FOUR = (atari.STUDY, atari_curves.STUDY, pong_schedules.STUDY, quota.STUDY)
@@ -38,10 +41,12 @@ def quiet():
 def write_result(path, spec, evaluations, episodes, final):
     """A result as `training.worker` leaves it."""
     meta = {
-        "spec": spec.as_json(), "settings": spec.describe(), "rows": [],
+        "spec": spec.as_json(),
+        "settings": spec.describe(),
+        "rows": [],
         "evaluations": [{"step": step, "mean": mean} for step, mean in evaluations],
         "episodes": [{"step": step, "return": value, "length": 10} for step, value in episodes],
-    }  # fmt: skip
+    }
     checkpoint.save(path, {"final": {"returns": np.array(final)}}, meta)
 
 

@@ -20,18 +20,18 @@ import pytest
 import tremble
 from tremble.agent import Agent
 from tremble.core import Clock
-from tremble.envs.adaptor import open_environment
-from tremble.learn import RMSProp
+from tremble.envs.gym import open_environment
 from tremble.networks import ConvSpec, initialise
-from tremble.replay import FrameReplay, HostReplay, frame_store
+from tremble.optimisers import RMSProp
+from tremble.replay import FrameReplay, NumpyReplay, frame_store
 from tremble.settings import SettingsError
 from tremble.training import checkpoint
-from tremble.training.host import HostLoop
+from tremble.training.gym_loop import GymLoop
 from tremble.training.run import evaluation_maker, evaluation_settings
 from tremble.training.spec import RunSpec
 
 SMALL = {"layers": [[4, 8, 8], [4, 4, 4]], "widths": [8], "n_quantiles": 8, "batch_size": 8, "start_steps": 100}
-HARD = {"memory_size": 150, "n_step": 3, "prioritised": True, "hold": "episode", "update_interval": 4}
+HARD = {"memory_size": 150, "n_step": 3, "prioritised": True, "resample_noise_every": "episode", "update_interval": 4}
 STEPS = 320
 
 
@@ -100,8 +100,8 @@ def interrupted_and_continued(directory: Path, stop_at: int, **options) -> dict[
 
 
 def test_with_overlap_too_interrupted_and_continued_equals_uninterrupted(tmp_path):
-    small_run(out=tmp_path / "whole", overlap=True)
-    assert interrupted_and_continued(tmp_path / "halves", 200, overlap=True) == files(tmp_path / "whole")
+    small_run(out=tmp_path / "whole", async_learning=True)
+    assert interrupted_and_continued(tmp_path / "halves", 200, async_learning=True) == files(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("stop_at", [40, 200])
@@ -135,7 +135,7 @@ def test_a_checkpoint_with_a_bad_block_is_reported_and_the_one_before_it_used(wh
 def test_returns_are_points_of_whole_games():
     # Under the paper's protocol every life is an episode and rewards are signs; a shot alien is worth 5 to 30 points.
     env = open_environment("atari/SpaceInvaders", options={"protocol": "paper", "cap_frames": 4000})
-    loop = HostLoop(tremble.make("pqr", "atari", start_steps=10**6, **SMALL_NETWORK), env, 0, 2000)
+    loop = GymLoop(tremble.make("pqr", "atari", start_steps=10**6, **SMALL_NETWORK), env, 0, 2000)
     stored = 0.0
     while not loop.finished and loop.t < 1500:
         loop.advance(loop.t + 25)
@@ -152,7 +152,7 @@ SMALL_NETWORK = {name: SMALL[name] for name in ("layers", "widths", "n_quantiles
 
 def test_a_lost_life_cuts_the_return_but_not_the_episode():
     env = open_environment("atari/Breakout", options={"protocol": "dqn_zoo"})
-    loop = HostLoop(tremble.make("pqr", "atari", start_steps=10**6, **SMALL_NETWORK), env, 0, 2000)
+    loop = GymLoop(tremble.make("pqr", "atari", start_steps=10**6, **SMALL_NETWORK), env, 0, 2000)
     loop.advance(150)
     items, _ = loop.replay.items.sample((149 - np.arange(150)).astype(np.uint32), 0.4)
     cuts = np.flatnonzero(np.asarray(items.discount_t) == 0)
@@ -218,18 +218,20 @@ def test_layers_start_as_named(law, conv_limit, dense_limit):
     torso = initialise(torso, law, jax.random.key(1))
     conv, dense = torso.convolutions[0], torso.dense.layers[0]
     assert dense.weight.shape == (100, 512)
-    for layer, limit, started in ((conv, conv_limit, law != "fan_in_uniform"),
-                                  (dense, dense_limit, law not in ("fan_in_uniform", "he_convolutions"))):  # fmt: skip
+    for layer, limit, started in (
+        (conv, conv_limit, law != "fan_in_uniform"),
+        (dense, dense_limit, law not in ("fan_in_uniform", "he_convolutions")),
+    ):
         assert 0.98 * limit < float(jnp.abs(layer.weight).max()) <= limit
         np.testing.assert_allclose(layer.weight.std(), limit / 3**0.5, rtol=0.03)
         assert bool((layer.bias == 0).all()) == started
 
 
 def test_an_environment_that_stacks_no_pictures_has_the_plain_memory():
-    loop = HostLoop(Agent(), open_environment("CartPole-v1"), 0, 10)
-    assert isinstance(loop.replay, HostReplay) and loop.blocks is None
+    loop = GymLoop(Agent(), open_environment("CartPole-v1"), 0, 10)
+    assert isinstance(loop.replay, NumpyReplay) and loop.blocks is None
     network = ConvSpec(((4, 8, 8),), (8,))
-    loop = HostLoop(Agent(network=network), open_environment("atari/Pong"), 0, 10)
+    loop = GymLoop(Agent(network=network), open_environment("atari/Pong"), 0, 10)
     assert isinstance(loop.replay, FrameReplay)
 
 

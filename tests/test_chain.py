@@ -21,10 +21,11 @@ import scipy.stats
 from gymnasium.utils.env_checker import check_env
 
 import tremble.envs
-from tremble.envs import JAX_ENVS, NChain
-from tremble.envs.chain import LEFT, RIGHT, ChainState
-from tremble.envs.gymnasium_chain import NChainEnv
-from tremble.envs.mixture import GaussianMixture
+from tremble.envs.registry import jax_envs
+from tremble.worlds import NChain
+from tremble.worlds.gaussian_mixture import GaussianMixture
+from tremble.worlds.nchain import LEFT, RIGHT, ChainState
+from tremble.worlds.nchain_gym import NChainEnv
 
 ID = "tremble/NChain-v0"
 LEVEL = 1e-5
@@ -294,7 +295,7 @@ def test_registration_happens_once():
     before = gymnasium.registry[ID]
     tremble.envs.register()
     assert gymnasium.registry[ID] is before
-    assert JAX_ENVS["nchain"] is NChain
+    assert jax_envs()["nchain"] is NChain
 
 
 def test_made_by_name_without_importing_tremble():

@@ -8,14 +8,14 @@ import time
 
 import pytest
 
-from tremble.cli import main
-from tremble.commands.console import console
+from tremble.cli.console import console
+from tremble.cli.main import main
 
 SMALL = ["--set", "n_quantiles=16", "--set", "widths=16,16", "--set", "batch_size=16", "--set", "start_steps=100"]
 
 
 def tremble(*arguments, cwd, **options):
-    command = [sys.executable, "-m", "tremble.cli", *arguments]
+    command = [sys.executable, "-m", "tremble.cli.main", *arguments]
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300, **options)
 
 
@@ -80,7 +80,7 @@ def test_doctor_of_atari(tmp_path):
         (["train", "pqr", "--set", "detla_0=3"], "did you mean 'delta_0'"),
         (["train", "pqr", "--env", "nchian"], "did you mean 'nchain'"),
         (["train", "pqr", "--env", "Pendulum-v1"], "its actions are continuous"),
-        (["train", "pqr", "--env", "CartPole-v1", "--domain", "contrl"], "did you mean 'control'"),
+        (["train", "pqr", "--env", "CartPole-v1", "--hyperparameters", "contrl"], "did you mean 'control'"),
         (["resume", "nothing"], "no run to resume"),
         (["evaluate", "nothing"], "no weights"),
         (["study", "nchain-count"], "did you mean 'nchain-counts'"),
@@ -162,7 +162,7 @@ def test_a_full_disk_is_one_message_and_loses_nothing(tmp_path):
         arguments = ["--env", "CartPole-v1", "--steps", "20000", "--out", disk / "run", *SMALL]
         result = tremble("train", "pqr", *map(str, arguments), cwd=tmp_path)
         assert result.returncode == 1 and "No space left" in result.stderr and "Traceback" not in result.stderr
-        from tremble.training.files import RunFiles
+        from tremble.training.run_directory import RunFiles
 
         contents = RunFiles(disk / "run").newest()
         assert contents is not None and contents.meta["facts"]["t"] >= 1000, "what was saved before is whole"
@@ -174,7 +174,7 @@ def test_a_full_disk_is_one_message_and_loses_nothing(tmp_path):
 def test_ctrl_c_keeps_the_run_and_says_so(tmp_path):
     arguments = ["train", "pqr", "--steps", "2000000", "--out", "long", *SMALL]
     process = subprocess.Popen(
-        [sys.executable, "-m", "tremble.cli", *arguments],
+        [sys.executable, "-m", "tremble.cli.main", *arguments],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

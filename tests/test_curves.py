@@ -42,8 +42,11 @@ def test_dopamine_finds_the_runs_and_labels_them(tmp_path):
 def test_dopamine_runs_of_one_iteration_and_interleaved_agents(tmp_path):
     curves = load_dopamine(dopamine(tmp_path, [("DQN", [1.0]), ("IQN", [2.0]), ("DQN", [3.0]), ("My Own", [4.0])]))
     assert list(zip(curves["agent"], curves["seed"], curves["value"], strict=True)) == [
-        ("dqn", 0, 1.0), ("iqn", 0, 2.0), ("dqn", 1, 3.0), ("My Own", 0, 4.0),
-    ]  # fmt: skip
+        ("dqn", 0, 1.0),
+        ("iqn", 0, 2.0),
+        ("dqn", 1, 3.0),
+        ("My Own", 0, 4.0),
+    ]
 
 
 @pytest.mark.parametrize("name", ["bankheist.json", "bankheist_CNN.json", "bankheist_Impala.json"])
@@ -54,10 +57,13 @@ def test_dopamine_games_by_file_name(tmp_path, name):
 def test_best_scores_are_the_papers():
     """mean over runs of each run's maximum within the first iterations, worked by hand."""
     curves = pd.DataFrame(
-        [("x", "dopamine", "training", "dqn", "Pong", s, i, (i + 1) * 1_000_000, v)
-         for s, values in enumerate([[1.0, 9.0, 3.0], [2.0, 4.0, 20.0]]) for i, v in enumerate(values)],
+        [
+            ("x", "dopamine", "training", "dqn", "Pong", s, i, (i + 1) * 1_000_000, v)
+            for s, values in enumerate([[1.0, 9.0, 3.0], [2.0, 4.0, 20.0]])
+            for i, v in enumerate(values)
+        ],
         columns=list(COLUMNS),
-    )  # fmt: skip
+    )
     best = best_scores(curves, until_frame=2_000_000)
     assert best.returns == "training" and best.per_game().loc["Pong", "dqn"] == (9.0 + 4.0) / 2
     assert best_scores(curves).per_game().loc["Pong", "dqn"] == (9.0 + 20.0) / 2

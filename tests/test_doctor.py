@@ -6,10 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tremble.envs.atari_games import GAMES, id_of
-from tremble.report.references import ATARI_55, ATARI_57
-from tremble.settings import SettingsError
-from tremble.training.doctor import (
+from tremble.atari.doctor import (
     PAPER_GAMES,
     GameCheck,
     _rewound,
@@ -18,9 +15,12 @@ from tremble.training.doctor import (
     check_games,
     complaints,
     machine,
-    run_bill,
+    run_cost,
     versions,
 )
+from tremble.atari.games import GAMES, id_of
+from tremble.report.references import ATARI_55, ATARI_57
+from tremble.settings import SettingsError
 
 
 def test_games_are_the_same_everywhere():
@@ -44,7 +44,7 @@ def test_the_machine(tmp_path):
 
 
 def test_the_bill_by_hand():
-    bill = run_bill("pqr", "paper", 50_000_000, frames_per_second=500.0)
+    bill = run_cost("pqr", "paper", 50_000_000, frames_per_second=500.0)
     assert bill.steps == 12_500_000
     # One update every 4 steps once 50,000 are there.
     assert bill.updates == (12_500_000 - 50_000) // 4
@@ -53,19 +53,19 @@ def test_the_bill_by_hand():
     pictures = 1_020_000 * (84 * 84 + 4)
     assert bill.replay_bytes == pytest.approx(items + pictures, rel=1e-4)
     assert bill.hours == pytest.approx(50_000_000 / 500 / 3600)
-    assert run_bill("pqr", "paper", 50_000_000).hours is None
+    assert run_cost("pqr", "paper", 50_000_000).hours is None
 
 
 def test_a_short_run_needs_less_and_priorities_more():
-    long, short = run_bill("pqr", "paper", 50_000_000), run_bill("pqr", "paper", 400_000)
+    long, short = run_cost("pqr", "paper", 50_000_000), run_cost("pqr", "paper", 400_000)
     assert short.replay_bytes == pytest.approx(long.replay_bytes / 10, rel=0.01)
     assert (
-        run_bill("rainbow", "dqn_zoo", 50_000_000).replay_bytes > run_bill("qrdqn", "dqn_zoo", 50_000_000).replay_bytes
+        run_cost("rainbow", "dqn_zoo", 50_000_000).replay_bytes > run_cost("qrdqn", "dqn_zoo", 50_000_000).replay_bytes
     )
     with pytest.raises(SettingsError, match="did you mean 'dopamine'"):
-        run_bill("pqr", "dopamin", 1000)
+        run_cost("pqr", "dopamin", 1000)
     with pytest.raises(SettingsError, match="speed above zero"):
-        run_bill("pqr", "paper", 1000, frames_per_second=0.0)
+        run_cost("pqr", "paper", 1000, frames_per_second=0.0)
 
 
 @pytest.mark.parametrize("protocol", ["paper", "dqn_zoo", "dopamine"])
@@ -87,7 +87,7 @@ def test_all_games_are_asked_and_one_failure_does_not_stop_the_rest():
 
 
 def test_problems_are_seen():
-    from tremble.envs.protocols import PAPER
+    from tremble.atari.protocols import PAPER
 
     good = np.zeros((84, 84, 4), np.uint8)
     info = {"lives": 3}
@@ -101,7 +101,7 @@ def test_problems_are_seen():
 def test_a_game_that_forgets_its_generator_is_noticed():
     """The real game with sticky actions, restored without its random numbers."""
     pytest.importorskip("ale_py")
-    from tremble.envs.atari import AtariGame
+    from tremble.atari.emulator import AtariGame
 
     game = AtariGame("breakout", "dopamine")
     game.reset(seed=1)
@@ -138,7 +138,7 @@ def test_all_55_games():
 @pytest.mark.long
 def test_the_speed_is_measured_by_training():
     pytest.importorskip("ale_py")
-    from tremble.training.doctor import measure_frames_per_second
+    from tremble.atari.doctor import measure_frames_per_second
 
     assert 10 < measure_frames_per_second("qrdqn", "paper", steps=400) < 100_000
     with pytest.raises(SettingsError, match="so few steps"):

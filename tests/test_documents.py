@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tremble.presets import PRESETS
-from tremble.studies.nchain_settings import PAIRS, PAPER_COUNTS
+from tremble.studies.nchain.settings import PAIRS, PAPER_COUNTS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [

@@ -19,21 +19,22 @@ from gymnasium import spaces
 
 import tremble
 from tremble.agent import Agent
-from tremble.core import Behaviour, Clock, Enumerated, Stream, Transition, stream_key
+from tremble.core import Behaviour, Clock, Enumerated, RandomStream, Transition, stream_key
 from tremble.criteria import MajorityVote, Mean, RandomAtom
 from tremble.dist import ReturnDist
-from tremble.envs import JaxGymEnv
-from tremble.envs.adaptor import open_environment
-from tremble.envs.probes import Discounting, JointPolicy
-from tremble.learn import Adam, RMSProp, auxiliary_loss, batch_losses, bootstrap_target, learn
+from tremble.envs.gym import open_environment
+from tremble.envs.jax_gym import JaxGymEnv
+from tremble.learn import auxiliary_loss, batch_losses, bootstrap_target, learn
 from tremble.networks import MlpSpec, SideBySide
-from tremble.options import QuantileOptions, option_target, windows
+from tremble.optimisers import Adam, RMSProp
 from tremble.replay import ReplaySpec
 from tremble.representations import Bootstrapped, NonDecreasing, Quantile
 from tremble.representations.bootstrapped import scale_gradient
 from tremble.representations.non_decreasing import grid, ramps
+from tremble.representations.options import QuantileOptions, option_target, windows
 from tremble.settings import SettingsError
-from tremble.training.host import HostLoop
+from tremble.training.gym_loop import GymLoop
+from tremble.worlds.probes import Discounting, JointPolicy
 
 ACTIONS, BATCH, FEATURES = 3, 8, 6
 LATE = Clock(5000, 4500, 100, 5000, 10)
@@ -44,9 +45,14 @@ TWO = jnp.asarray(2.0)  # traced, so that tests of one shape compile once
 
 def agent_of(representation, **changes):
     fields = {
-        "representation": representation, "criterion": Mean(), "network": MlpSpec((FEATURES,)), "gamma": 0.9,
-        "optimiser": Adam(1e-2), "batch_size": BATCH, "start_steps": 10,
-    }  # fmt: skip
+        "representation": representation,
+        "criterion": Mean(),
+        "network": MlpSpec((FEATURES,)),
+        "gamma": 0.9,
+        "optimiser": Adam(1e-2),
+        "batch_size": BATCH,
+        "start_steps": 10,
+    }
     return Agent(**(fields | changes))
 
 
@@ -237,9 +243,9 @@ def test_masks_are_bernoulli_and_stored_with_their_transition():
     assert np.abs(masks.mean(0) - 0.3).max() < 5 * np.sqrt(0.21 / len(KEYS))
     assert np.abs(np.corrcoef(masks.T) - np.eye(3)).max() < 5 / np.sqrt(len(KEYS))
     agent = agent_of(Bootstrapped(3, mask_share=0.3), replay=ReplaySpec(n_step=2), start_steps=100)
-    loop = HostLoop(agent, open_environment("CartPole-v1", 2), seed=4, steps=60)
+    loop = GymLoop(agent, open_environment("CartPole-v1", 2), seed=4, steps=60)
     loop.advance(60)
-    drawn = jax.jit(jax.vmap(lambda t: agent.draw_act(stream_key(4, Stream.ACT, t), 2).behaviour))(jnp.arange(60))
+    drawn = jax.jit(jax.vmap(lambda t: agent.draw_act(stream_key(4, RandomStream.ACT, t), 2).behaviour))(jnp.arange(60))
     # Items come out environment by environment, some late: compared as sets of (mask, how often).
     stored = loop.replay.state()["extra"]
     pending = loop.accumulator.state()["extra"]
@@ -389,11 +395,14 @@ class Ticking(gymnasium.Env):
 def test_a_rollout_is_learned_from_whole_and_once():
     gamma, n, length = 0.9, 2, 5
     agent = agent_of(
-        QuantileOptions(Quantile(5), 2), replay=ReplaySpec(n_step=5, rollout=5), start_steps=0,
-        target_update_interval=10, optimiser=RMSProp(),
-    ).fitted_to(n)  # fmt: skip
+        QuantileOptions(Quantile(5), 2),
+        replay=ReplaySpec(n_step=5, rollout=5),
+        start_steps=0,
+        target_update_interval=10,
+        optimiser=RMSProp(),
+    ).fitted_to(n)
     assert (agent.batch_size, agent.memory_size, agent.update_interval) == (10, 10, 10)
-    loop = HostLoop(agent, open_environment(Ticking, n), seed=0, steps=200)
+    loop = GymLoop(agent, open_environment(Ticking, n), seed=0, steps=200)
     for rollout in range(6):
         loop.advance(n * length * (rollout + 1))
         assert loop.updates == rollout, "learned from at the step after its last"
@@ -421,11 +430,11 @@ def test_rollouts_fit_the_environments():
     agent = tremble.make("quota_onpolicy", "control", widths=[4], n_quantiles=4)
     assert agent.batch_size == agent.memory_size == agent.update_interval == 16 * 5
     with pytest.raises(SettingsError, match=r"2 environments is a batch of 10, not of 80.*fitted_to\(2\)"):
-        HostLoop(agent, open_environment(Ticking, 2), seed=0, steps=100)
+        GymLoop(agent, open_environment(Ticking, 2), seed=0, steps=100)
     with pytest.raises(SettingsError, match="batch_size of 'quota_onpolicy' follows from its rollouts: 2 environments"):
         tremble.train("quota_onpolicy", Ticking, steps=10, n_envs=2, batch_size=32)
     vector = gymnasium.vector.SyncVectorEnv([Ticking] * 2, autoreset_mode=gymnasium.vector.AutoresetMode.NEXT_STEP)
-    loop = HostLoop(tremble.make("quota_onpolicy", start_steps=99).fitted_to(2), open_environment(vector), 0, 100)
+    loop = GymLoop(tremble.make("quota_onpolicy", start_steps=99).fitted_to(2), open_environment(vector), 0, 100)
     with pytest.raises(SettingsError, match="autoreset"):
         loop.advance(50)
     assert tremble.make("qrdqn").fitted_to(16) == tremble.make("qrdqn")
@@ -447,7 +456,7 @@ def test_the_published_settings():
     assert (agent.chooser.epsilon_end, agent.chooser.epsilon_decay_steps) == (0.05, 4e6)
     boot = tremble.make("bootstrapped_dqn", "atari")
     assert (boot.representation.n_heads, boot.representation.mask_share) == (10, 1.0)
-    assert boot.double and boot.hold == "episode" and boot.criterion_for == "behaviour"
+    assert boot.double and boot.resample_noise_every == "episode" and boot.criterion_for == "behaviour"
 
 
 def test_rmsprop_step_by_step():
@@ -662,12 +671,20 @@ def test_on_an_environment_written_in_jax(preset):
 def test_both_loops_make_the_same_run_with_options():
     """What is remembered and stored is the same inside XLA and beside it."""
     options = {
-        "n_quantiles": 6, "n_options": 3, "widths": [8], "batch_size": 8, "start_steps": 50, "learning_rate": 1e-3,
-        "option_beta": 0.2, "option_epsilon_decay_steps": 200, "epsilon_decay_steps": 100, "epsilon_end": 0.5,
-    }  # fmt: skip
+        "n_quantiles": 6,
+        "n_options": 3,
+        "widths": [8],
+        "batch_size": 8,
+        "start_steps": 50,
+        "learning_rate": 1e-3,
+        "option_beta": 0.2,
+        "option_epsilon_decay_steps": 200,
+        "epsilon_decay_steps": 100,
+        "epsilon_end": 0.5,
+    }
     inside = tremble.train("quota", "nchain", steps=300, **options)
     beside = tremble.train(
-        "quota", lambda: JaxGymEnv(tremble.envs.NChain(), run_seed=0), steps=300, domain="nchain", **options
+        "quota", lambda: JaxGymEnv(tremble.worlds.NChain(), run_seed=0), steps=300, hyperparameters="nchain", **options
     )
     returns = [e["return"] for e in beside.episodes]
     ends = np.flatnonzero(inside.log["done"])
@@ -685,10 +702,22 @@ def test_rollouts_solve_probes(probe):
     250 updates a thousandth each are too few at the published rate; at 3e-3 they are enough.
     """
     run = tremble.train(
-        "quota_onpolicy", lambda: JaxGymEnv(probe), steps=16 * 5 * 250, n_envs=16, domain="nchain", gamma=0.8,
-        n_quantiles=8, n_options=4, widths=[32], learning_rate=3e-3, kappa=0.1, epsilon_start=0.5, epsilon_end=0.5,
-        record_every=20_000, chunk=20_000,
-    )  # fmt: skip
+        "quota_onpolicy",
+        lambda: JaxGymEnv(probe),
+        steps=16 * 5 * 250,
+        n_envs=16,
+        hyperparameters="nchain",
+        gamma=0.8,
+        n_quantiles=8,
+        n_options=4,
+        widths=[32],
+        learning_rate=3e-3,
+        kappa=0.1,
+        epsilon_start=0.5,
+        epsilon_end=0.5,
+        record_every=20_000,
+        chunk=20_000,
+    )
     for answer in probe.answers(0.8):
         atoms = np.asarray(run.agent.distribution(np.array(answer.obs, np.float32)).atoms)[answer.action]
         assert np.abs(atoms - answer.mean).mean() < 0.1, answer

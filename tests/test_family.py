@@ -11,13 +11,14 @@ import pytest
 from rich.console import Console
 
 import tremble
-from tremble.envs import JaxGymEnv, NChain
+from tremble.envs.jax_gym import JaxGymEnv
 from tremble.presets import PRESETS
-from tremble.studies import nchain_family
-from tremble.studies.runner import Cell, Options, Outcome, Study, load_outcome, run_study, seconds_of, stored
-from tremble.training import worker
+from tremble.studies import worker
+from tremble.studies.kit import Cell, Options, Outcome, Study, load_outcome, run_study, seconds_of, stored
+from tremble.studies.nchain import family as nchain_family
 from tremble.training.evaluation import evaluate
 from tremble.training.spec import RunSpec
+from tremble.worlds import NChain
 
 TINY = {"n_quantiles": 4, "widths": [4], "batch_size": 4, "start_steps": 20}
 
@@ -134,7 +135,7 @@ class Waiting(eqx.Module):
     def score(self, dist, noise, clock):
         return jax.nn.one_hot(2, dist.atoms.shape[-2])
 
-    def gauges(self, noise, clock):
+    def metrics(self, noise, clock):
         return {}
 
 

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tremble.core import Transition
-from tremble.replay import Accumulator, FrameReplay, HostReplay, ReplaySpec, frame_bill
+from tremble.replay import Accumulator, FrameReplay, NumpyReplay, ReplaySpec, frame_memory_estimate
 from tremble.replay.frame_store import BLOCK, FrameStore
 
 SHAPE = (5, 3)
@@ -73,7 +73,7 @@ class Both:
 
     def __init__(self, capacity: int, spec: ReplaySpec, n_envs: int, stack: int, file: Any = None):
         self.spec = spec
-        self.plain = HostReplay(capacity, example(stack), spec)
+        self.plain = NumpyReplay(capacity, example(stack), spec)
         self.frames = FrameReplay(capacity, example(stack), spec, n_envs, file)
         self.of_plain, self.of_frames = (Accumulator(spec.n_step, 0.9, n_envs) for _ in range(2))
 
@@ -106,9 +106,15 @@ def same(a: Any, b: Any) -> None:
 
 @settings(max_examples=30)
 @given(
-    st.integers(0, 2**32 - 1), st.sampled_from([1, 3]), st.sampled_from(PADDINGS), st.sampled_from([1, 2, 4]),
-    st.sampled_from([1, 3]), st.sampled_from([1, 6, 40]), st.booleans(), st.sampled_from([0.02, 0.2]),
-)  # fmt: skip
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([1, 3]),
+    st.sampled_from(PADDINGS),
+    st.sampled_from([1, 2, 4]),
+    st.sampled_from([1, 3]),
+    st.sampled_from([1, 6, 40]),
+    st.booleans(),
+    st.sampled_from([0.02, 0.2]),
+)
 def test_samples_are_those_of_a_plain_memory(seed, n_envs, padding, stack, n_step, capacity, prioritised, ends):
     both = Both(capacity, ReplaySpec(n_step=n_step, prioritised=prioritised), n_envs, stack)
     rng = np.random.default_rng(seed + 1)
@@ -179,7 +185,7 @@ def test_memory_stays_within_its_bill_over_many_rounds():
         held = memory.keep(env, obs, after)
         for item in accumulator.add(env, held[0], action, reward, terminated, truncated, held[1]):
             memory.insert(item)
-    promised = frame_bill(capacity, example(4), ReplaySpec(), 1)
+    promised = frame_memory_estimate(capacity, example(4), ReplaySpec(), 1)
     assert memory.nbytes <= 1.1 * promised
     assert memory.frames._frames.nbytes <= 1.1 * capacity * SHAPE[0] * SHAPE[1]
 
@@ -189,7 +195,7 @@ def test_a_million_frames_cost_what_they_must():
     zero = jnp.zeros(())
     atari = jax.tree.map(np.asarray, Transition(obs, jnp.zeros((), jnp.int32), zero, zero, obs))
     pictures, items = 1_000_000 * 84 * 84, 1_000_000 * (2 * 4 * 4 + 3 * 4)
-    assert pictures + items < frame_bill(1_000_000, atari, ReplaySpec(), 1) < 1.03 * (pictures + items)
+    assert pictures + items < frame_memory_estimate(1_000_000, atari, ReplaySpec(), 1) < 1.03 * (pictures + items)
 
 
 # --- the store of pictures --------------------------------------------------------------------------------------------
@@ -251,7 +257,7 @@ def test_a_million_transitions_take_what_the_bill_says():
     obs = np.zeros((84, 84, 4), np.uint8)
     zero = jnp.zeros(())
     atari = jax.tree.map(np.asarray, Transition(obs, jnp.zeros((), jnp.int32), zero, zero, obs))
-    promised = frame_bill(capacity, atari, ReplaySpec(), 1)
+    promised = frame_memory_estimate(capacity, atari, ReplaySpec(), 1)
     scenery = rng.integers(1, 256, (997, 84, 84)).astype(np.uint8)
 
     def resident() -> int:

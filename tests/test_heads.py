@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tremble.networks import Dueling, NoisyLinear, Stream, deepen_streams, make_head
+from tremble.networks import Dueling, HiddenBranch, NoisyLinear, deepen_streams, make_head
 from tremble.presets import make
 
 FEATURES = jnp.array([0.5, -2.0, 3.0])
@@ -24,11 +24,11 @@ def deep(noisy: bool) -> Dueling:
 def test_streams_by_hand():
     head = deep(noisy=False)
 
-    def stream(part: Stream) -> np.ndarray:
+    def stream(part: HiddenBranch) -> np.ndarray:
         hidden = np.maximum(np.asarray(part.hidden.weight) @ np.asarray(FEATURES) + np.asarray(part.hidden.bias), 0)
         return np.asarray(part.out.weight) @ hidden + np.asarray(part.out.bias)
 
-    assert isinstance(head.value, Stream) and isinstance(head.advantage, Stream)
+    assert isinstance(head.value, HiddenBranch) and isinstance(head.advantage, HiddenBranch)
     advantage = stream(head.advantage).reshape(4, 5)
     expected = stream(head.value) + advantage - advantage.mean(0)
     np.testing.assert_allclose(head(FEATURES), expected, rtol=1e-5, atol=1e-6)
@@ -50,8 +50,8 @@ def test_every_layer_of_noisy_streams_has_noise_of_its_own():
             heard.append(np.asarray(jax.random.key_data(key)).tobytes())
             return super().__call__(x, key=key)
 
-    def stream(n_outputs: int) -> Stream:
-        return Stream(Listening(3, 7, key=jax.random.key(0)), Listening(7, n_outputs, key=jax.random.key(0)))
+    def stream(n_outputs: int) -> HiddenBranch:
+        return HiddenBranch(Listening(3, 7, key=jax.random.key(0)), Listening(7, n_outputs, key=jax.random.key(0)))
 
     Dueling(stream(5), stream(4 * 5))(FEATURES, jax.random.key(2))
     assert len(heard) == len(set(heard)) == 4

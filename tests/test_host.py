@@ -16,13 +16,13 @@ from gymnasium import spaces
 import tremble
 from tremble.agent import Agent
 from tremble.criteria import Mean
-from tremble.envs.adaptor import EnvironmentFaultError, open_environment
 from tremble.envs.encoding import UnsupportedSpaceError
+from tremble.envs.gym import EnvironmentFaultError, open_environment
 from tremble.representations import Quantile
 from tremble.settings import SettingsError
 from tremble.training import checkpoint
 from tremble.training.checkpoint import CheckpointError
-from tremble.training.host import HostLoop
+from tremble.training.gym_loop import GymLoop
 
 SMALL = {"n_quantiles": 8, "widths": [16], "batch_size": 16, "start_steps": 60, "learning_rate": 1e-3}
 STEPS = 400
@@ -57,9 +57,15 @@ def test_a_run_directory_holds_what_it_says(base):
     run, directory = base
     names = {p.name for p in directory.iterdir()}
     assert names == {
-        "config.json", "metrics.jsonl", "episodes.jsonl", "evaluations.jsonl", "weights.safetensors", "checkpoints",
-        "timing.jsonl", "best.safetensors",
-    }  # fmt: skip
+        "config.json",
+        "metrics.jsonl",
+        "episodes.jsonl",
+        "evaluations.jsonl",
+        "weights.safetensors",
+        "checkpoints",
+        "timing.jsonl",
+        "best.safetensors",
+    }
     assert [p.name for p in sorted((directory / "checkpoints").iterdir())] == [
         "step-0000000300.safetensors",
         "step-0000000400.safetensors",
@@ -79,20 +85,26 @@ def test_equal_runs_have_equal_files(base, tmp_path):
 
 COMBINATIONS = {
     "plain": {},
-    "held for an episode": {"hold": "episode"},
+    "held for an episode": {"resample_noise_every": "episode"},
     "shared draw": {"share_noise": True},
     "prioritised 3-step": {"prioritised": True, "n_step": 3},
     "bursts": {"update_interval": 20, "updates_per_round": 20, "target_update_interval": 20},
-    "acting meanwhile": {"overlap": True, "update_interval": 4, "target_update_interval": 20},
+    "acting meanwhile": {"async_learning": True, "update_interval": 4, "target_update_interval": 20},
     "acting meanwhile, double, prioritised": {
-        "overlap": True,
+        "async_learning": True,
         "double": True,
         "prioritised": True,
         "n_envs": 2,
         "memory_size": 50,
     },
     "three environments": {"n_envs": 3},
-    "three processes": {"n_envs": 3, "parallel": True, "prioritised": True, "n_step": 3, "hold": "episode"},
+    "three processes": {
+        "n_envs": 3,
+        "parallel": True,
+        "prioritised": True,
+        "n_step": 3,
+        "resample_noise_every": "episode",
+    },
 }
 
 
@@ -148,7 +160,7 @@ def test_both_loops_make_the_same_run():
             return outcome
 
     beside = tremble.train(
-        "pqr", lambda: Spy(tremble.envs.NChain(), run_seed=0), steps=steps, domain="nchain", **options
+        "pqr", lambda: Spy(tremble.worlds.NChain(), run_seed=0), steps=steps, hyperparameters="nchain", **options
     )
     actions, rewards, done = zip(*Spy.rows, strict=True)
     np.testing.assert_array_equal(actions, inside.log["action"])
@@ -375,13 +387,13 @@ def test_bad_requests():
 
 def host_loop(**options):
     settings = SMALL | {"epsilon_start": 1.0, "epsilon_end": 1.0, "epsilon_decay_steps": 1.0} | options
-    return HostLoop(tremble.make("qrdqn", "control", **settings), open_environment("CartPole-v1"), 0, 1000)
+    return GymLoop(tremble.make("qrdqn", "control", **settings), open_environment("CartPole-v1"), 0, 1000)
 
 
 @pytest.mark.parametrize("options", [{"update_interval": 4}, {"double": True, "target_update_interval": 30}])
 def test_with_overlap_only_the_actions_are_late(options):
     """While actions do not depend on parameters, overlap changes nothing; they come from before the newest round."""
-    plain, late = host_loop(**options), host_loop(overlap=True, **options)
+    plain, late = host_loop(**options), host_loop(async_learning=True, **options)
     newest, acted = [], []
     calls = late._calls
     late._calls = late._beside._calls = calls._replace(
@@ -403,7 +415,7 @@ def test_with_overlap_only_the_actions_are_late(options):
 
 def test_with_overlap_priorities_come_one_update_later():
     """And only to items that are still there: with so small a memory most are overwritten before."""
-    loop = host_loop(overlap=True, prioritised=True, memory_size=64, update_interval=20)
+    loop = host_loop(async_learning=True, prioritised=True, memory_size=64, update_interval=20)
     given, made = [], []
     update, priorities = loop._beside.update, loop.replay.update_priorities
 

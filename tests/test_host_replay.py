@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tremble.core import Transition
-from tremble.replay import Accumulator, HostReplay, Replay, ReplaySpec, SumTree, bill, readable, unpack
+from tremble.replay import Accumulator, NumpyReplay, Replay, ReplaySpec, SumTree, memory_estimate, readable, unpack
 
 UNIFORM, PRIORITISED = ReplaySpec(), ReplaySpec(prioritised=True)
 
@@ -43,8 +43,8 @@ def numbers_in(batch: Transition) -> list[int]:
     return k.astype(int).tolist()
 
 
-def filled(capacity: int, count: int, spec: ReplaySpec, masked: bool = False) -> HostReplay:
-    replay = HostReplay(capacity, numbered(0, masked), spec)
+def filled(capacity: int, count: int, spec: ReplaySpec, masked: bool = False) -> NumpyReplay:
+    replay = NumpyReplay(capacity, numbered(0, masked), spec)
     for k in range(count):
         replay.insert(numbered(k, masked))
     return replay
@@ -275,7 +275,7 @@ def test_the_same_bits_pick_the_same_transitions_as_in_the_compiled_loop(masked:
     capacity = 5
     compiled = Replay.init(capacity, jax.tree.map(jnp.asarray, numbered(0, masked)))
     insert, sample = jax.jit(Replay.insert), jax.jit(Replay.sample)
-    host = HostReplay(capacity, numbered(0, masked), UNIFORM)
+    host = NumpyReplay(capacity, numbered(0, masked), UNIFORM)
     for count in range(1, 18):
         compiled = insert(compiled, count - 1, jax.tree.map(jnp.asarray, numbered(count - 1, masked)))
         host.insert(numbered(count - 1, masked))
@@ -287,7 +287,7 @@ def test_the_same_bits_pick_the_same_transitions_as_in_the_compiled_loop(masked:
 @pytest.mark.parametrize("spec", [UNIFORM, PRIORITISED])
 @pytest.mark.parametrize("capacity", [1, 2, 5])
 def test_the_ring_overwrites_the_oldest(capacity: int, spec: ReplaySpec):
-    replay = HostReplay(capacity, numbered(0), spec)
+    replay = NumpyReplay(capacity, numbered(0), spec)
     assert (replay.size, replay.count) == (0, 0)
     # All remainders, and all parts of the range.
     every = np.concatenate([np.arange(60), np.arange(0, 2**32, 2**26)]).astype(np.uint32)
@@ -313,7 +313,7 @@ def test_types_are_kept_and_only_arrays_are_stored():
     item = jax.tree.map(
         np.asarray, Transition(jnp.uint8(3), jnp.asarray(2, jnp.int8), jnp.float32(1), jnp.float32(0.9), jnp.uint8(4))
     )
-    replay = HostReplay(3, item, UNIFORM)
+    replay = NumpyReplay(3, item, UNIFORM)
     replay.insert(item)
     assert set(replay.state()) == {"obs_tm1", "action_tm1", "reward_t", "discount_t", "obs_t", "count"}
     batch, _ = replay.sample(np.zeros(2, np.uint32), 0.4)
@@ -334,7 +334,7 @@ def test_rows_unpack_to_the_sample_they_are(spec: ReplaySpec, odd: bool):
         mask = rng.random(3) < 0.5 if odd else None
         return Transition(obs, np.asarray(rng.integers(6), np.int32), number[0], number[1], obs + 1, None, mask, extra)
 
-    replay = HostReplay(8, item(), spec)
+    replay = NumpyReplay(8, item(), spec)
     for _ in range(11):
         replay.insert(item())
     rows, slots = replay.sample_rows(bits(1, 16), 0.4)
@@ -346,7 +346,7 @@ def test_rows_unpack_to_the_sample_they_are(spec: ReplaySpec, odd: bool):
 
 def test_numbers_are_stored_as_wide_as_they_are_computed_with():
     wide = numbered(0)._replace(reward_t=np.float64(0.1), action_tm1=np.int64(3))
-    replay = HostReplay(2, wide, UNIFORM)
+    replay = NumpyReplay(2, wide, UNIFORM)
     replay.insert(wide)
     batch, _ = replay.sample(np.zeros(1, np.uint32), 0.4)
     assert (batch.reward_t.dtype, batch.action_tm1.dtype) == (np.float32, np.int32)
@@ -362,9 +362,9 @@ def test_a_sample_is_a_copy():
 
 def test_misuse_is_refused():
     with pytest.raises(ValueError, match="at least 1"):
-        HostReplay(0, numbered(0), UNIFORM)
+        NumpyReplay(0, numbered(0), UNIFORM)
     with pytest.raises(ValueError, match="empty"):
-        HostReplay(3, numbered(0), UNIFORM).sample(np.zeros(2, np.uint32), 0.4)
+        NumpyReplay(3, numbered(0), UNIFORM).sample(np.zeros(2, np.uint32), 0.4)
     with pytest.raises(ValueError, match="no priorities"):
         filled(3, 1, UNIFORM).update_priorities(np.zeros(1, np.int64), np.ones(1))
     with pytest.raises(ValueError, match="mask_t"):
@@ -373,7 +373,7 @@ def test_misuse_is_refused():
         filled(3, 1, UNIFORM, masked=True).insert(numbered(1))
     batch, _ = filled(3, 1, UNIFORM).sample(np.zeros(2, np.uint32), 0.4)
     with pytest.raises(ValueError, match="weight"):
-        HostReplay(3, batch, UNIFORM)
+        NumpyReplay(3, batch, UNIFORM)
     with pytest.raises(ValueError, match="obs_tm1"):
         filled(3, 1, UNIFORM).insert(narrow())
 
@@ -540,7 +540,7 @@ def test_losses_that_are_not_finite_are_named(bad: float):
 def test_a_saved_memory_goes_on_as_if_nothing_had_happened(
     capacity: int, count: int, spec: ReplaySpec, masked: bool, seed: int
 ):
-    def live(replay: HostReplay, first: int, steps: int) -> list[Any]:
+    def live(replay: NumpyReplay, first: int, steps: int) -> list[Any]:
         seen: list[Any] = []
         for k in range(first, first + steps):
             replay.insert(numbered(k, masked))
@@ -550,7 +550,7 @@ def test_a_saved_memory_goes_on_as_if_nothing_had_happened(
             seen.append((batch, slots))
         return seen
 
-    whole = HostReplay(capacity, numbered(0, masked), spec)
+    whole = NumpyReplay(capacity, numbered(0, masked), spec)
     live(whole, 0, count)
     state = whole.state()
     assert len(state["reward_t"]) == min(count, capacity)
@@ -561,7 +561,7 @@ def test_a_saved_memory_goes_on_as_if_nothing_had_happened(
     assert same(whole.state(), resumed.state())
     if spec.prioritised:
         np.testing.assert_array_equal(whole._tree._sums, resumed._tree._sums)
-    fresh = HostReplay(capacity, numbered(0, masked), spec)
+    fresh = NumpyReplay(capacity, numbered(0, masked), spec)
     fresh.load(state)
     assert same(fresh.state(), state), "the state changed with the memory it was taken from"
 
@@ -582,8 +582,8 @@ def test_the_memory_bill(capacity: int, masked: bool, prioritised: bool):
     ring = capacity * (2 * 8 + 3 * 4 + 3 * masked)
     # A tree for 1000 slots has 1024 leaves and as many sums, of 8 bytes.
     tree = {1: 16, 100: 2048, 1000: 16384}[capacity] * prioritised
-    assert bill(capacity, example, prioritised) == ring + tree
-    assert HostReplay(capacity, example, ReplaySpec(prioritised=prioritised)).nbytes == ring + tree
+    assert memory_estimate(capacity, example, prioritised) == ring + tree
+    assert NumpyReplay(capacity, example, ReplaySpec(prioritised=prioritised)).nbytes == ring + tree
 
 
 @pytest.mark.parametrize(

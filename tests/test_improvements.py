@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import tremble
-from tremble.envs import JAX_ENVS
+from tremble.envs.jax_gym import JaxGymEnv
+from tremble.envs.registry import jax_envs
 from tremble.networks import Dueling
 
 SWITCHES = ("double", "dueling", "prioritised", "n_step")
@@ -18,16 +19,27 @@ ALL = [dict(zip(SWITCHES, values, strict=True)) for values in itertools.product(
 def learned(switches: dict[str, bool]) -> tremble.Run:
     options = dict(switches, n_step=3 if switches["n_step"] else 1)
     return tremble.train(
-        "qrdqn", lambda: tremble.envs.JaxGymEnv(JAX_ENVS["probe-discounting"]()), steps=1500, domain="nchain",
-        n_quantiles=8, widths=[32], batch_size=32, start_steps=100, learning_rate=3e-3, adam_epsilon=1e-8, gamma=0.8,
-        target_update_interval=50, epsilon_end=0.5, **options,
-    )  # fmt: skip
+        "qrdqn",
+        lambda: JaxGymEnv(jax_envs()["probe-discounting"]()),
+        steps=1500,
+        hyperparameters="nchain",
+        n_quantiles=8,
+        widths=[32],
+        batch_size=32,
+        start_steps=100,
+        learning_rate=3e-3,
+        adam_epsilon=1e-8,
+        gamma=0.8,
+        target_update_interval=50,
+        epsilon_end=0.5,
+        **options,
+    )
 
 
 def check(switches: dict[str, bool]) -> None:
     run = learned(switches)
     assert isinstance(run.agent.params.head, Dueling) == switches["dueling"]
-    for answer in JAX_ENVS["probe-discounting"]().answers(0.8):  # 0.8 at the first state, 1 at the second
+    for answer in jax_envs()["probe-discounting"]().answers(0.8):  # 0.8 at the first state, 1 at the second
         value = float(run.agent.distribution(np.asarray(answer.obs)).mean()[answer.action])
         assert abs(value - answer.mean) < 0.05, (switches, answer)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tremble.training import checkpoint
-from tremble.training.files import RunFiles
+from tremble.training.run_directory import RunFiles
 
 SCRIPT = """
 import sys
@@ -27,7 +27,7 @@ print("ready", flush=True)
 tremble.train(
     "pqr", "CartPole-v1", steps=3000, out=sys.argv[1], chunk=10, record_every=100, checkpoint_every=20,
     evaluate_every=1000, evaluate_episodes=2, n_quantiles=8, widths=[16], batch_size=16, start_steps=60,
-    n_step=3, prioritised=True, hold="episode", n_envs=2,
+    n_step=3, prioritised=True, resample_noise_every="episode", n_envs=2,
 )
 print("finished", flush=True)
 """

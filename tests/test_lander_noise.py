@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tremble.studies.lander_noise import Flights, fly, random_policy
+from tremble.studies.lunarlander.noise import Flights, fly, random_policy
 
 pytest.importorskip("Box2D")
 

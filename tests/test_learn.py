@@ -13,8 +13,9 @@ import tremble.learn
 from tremble.agent import Agent
 from tremble.core import Clock, Enumerated, Transition
 from tremble.criteria import Mean, Perturbed
-from tremble.learn import Adam, batch_losses, pick_action, pick_rows, refresh_target
+from tremble.learn import batch_losses, pick_action, pick_rows, refresh_target
 from tremble.networks import MlpSpec
+from tremble.optimisers import Adam
 from tremble.representations import Expected, Quantile
 
 # Compiled once for each kind of agent: op by op, each of these would be compiled a hundred times.
@@ -283,4 +284,10 @@ def test_contradictions_are_refused(changes, word):
 
 
 def test_agent_is_a_record_of_plain_fields():
-    assert {f.name for f in dataclasses.fields(Agent)} >= {"representation", "criterion", "chooser", "hold", "double"}
+    assert {f.name for f in dataclasses.fields(Agent)} >= {
+        "representation",
+        "criterion",
+        "chooser",
+        "resample_noise_every",
+        "double",
+    }

@@ -15,15 +15,16 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import tremble
-from tremble.columns import domain_of
-from tremble.envs.minatar import GAMES, MinAtar, MinAtarState, minatar
+from tremble.hyperparameters import default_hyperparameters
 from tremble.presets import make
 from tremble.settings import SettingsError, override
-from tremble.studies.minatar import STUDY, Career
-from tremble.studies.runner import Options
-from tremble.training import compiled, worker
-from tremble.training.chunks import encoder_of
+from tremble.studies import worker
+from tremble.studies.kit import Options
+from tremble.studies.minatar.study import STUDY, MinAtarResult
+from tremble.training import xla_chunk as compiled
 from tremble.training.spec import RunSpec
+from tremble.training.xla_loop import encoder_of
+from tremble.worlds.minatar import GAMES, MinAtar, MinAtarState, minatar
 
 reference = pytest.importorskip("minatar")
 N, L, U, R, D, F = range(6)
@@ -64,37 +65,69 @@ def seen(game: str, env: Any) -> dict[str, Any]:
         case "asterix":
             things = {(e[0], e[1], bool(e[2]), bool(e[3])) for e in env.entities if e is not None}
             return {
-                "x": env.player_x, "y": env.player_y, "things": things, "spawn_interval": env.spawn_speed,
-                "spawn_timer": env.spawn_timer, "move_interval": env.move_speed, "move_timer": env.move_timer,
-                "ramp_timer": env.ramp_timer, "ramp_index": env.ramp_index,
-            }  # fmt: skip
+                "x": env.player_x,
+                "y": env.player_y,
+                "things": things,
+                "spawn_interval": env.spawn_speed,
+                "spawn_timer": env.spawn_timer,
+                "move_interval": env.move_speed,
+                "move_timer": env.move_timer,
+                "ramp_timer": env.ramp_timer,
+                "ramp_index": env.ramp_index,
+            }
         case "breakout":
             return {
-                "ball_x": env.ball_x, "ball_y": env.ball_y, "direction": env.ball_dir, "last_x": env.last_x,
-                "last_y": env.last_y, "paddle": env.pos, "bricks": env.brick_map[1:4].tolist(), "strike": env.strike,
-            }  # fmt: skip
+                "ball_x": env.ball_x,
+                "ball_y": env.ball_y,
+                "direction": env.ball_dir,
+                "last_x": env.last_x,
+                "last_y": env.last_y,
+                "paddle": env.pos,
+                "bricks": env.brick_map[1:4].tolist(),
+                "strike": env.strike,
+            }
         case "freeway":
             return {
-                "y": env.pos, "move_timer": env.move_timer, "time": env.terminate_timer,
-                "at": [c[0] for c in env.cars], "timer": [c[2] for c in env.cars], "speed": [c[3] for c in env.cars],
-            }  # fmt: skip
+                "y": env.pos,
+                "move_timer": env.move_timer,
+                "time": env.terminate_timer,
+                "at": [c[0] for c in env.cars],
+                "timer": [c[2] for c in env.cars],
+                "speed": [c[3] for c in env.cars],
+            }
         case "seaquest":
             return {
-                "x": env.sub_x, "y": env.sub_y, "right": env.sub_or, "oxygen": env.oxygen, "crew": env.diver_count,
-                "surfaced": env.surface, "shots": sorted(map(tuple, env.f_bullets)),
-                "enemy shots": set(map(tuple, env.e_bullets)), "fish": sorted(map(tuple, env.e_fish)),
-                "submarines": sorted(map(tuple, env.e_subs)), "divers": sorted(map(tuple, env.divers)),
-                "spawn_interval": env.e_spawn_speed, "spawn_timer": env.e_spawn_timer,
-                "diver_timer": env.d_spawn_timer, "move_interval": env.move_speed, "shot_timer": env.shot_timer,
+                "x": env.sub_x,
+                "y": env.sub_y,
+                "right": env.sub_or,
+                "oxygen": env.oxygen,
+                "crew": env.diver_count,
+                "surfaced": env.surface,
+                "shots": sorted(map(tuple, env.f_bullets)),
+                "enemy shots": set(map(tuple, env.e_bullets)),
+                "fish": sorted(map(tuple, env.e_fish)),
+                "submarines": sorted(map(tuple, env.e_subs)),
+                "divers": sorted(map(tuple, env.divers)),
+                "spawn_interval": env.e_spawn_speed,
+                "spawn_timer": env.e_spawn_timer,
+                "diver_timer": env.d_spawn_timer,
+                "move_interval": env.move_speed,
+                "shot_timer": env.shot_timer,
                 "ramp_index": env.ramp_index,
-            }  # fmt: skip
+            }
         case _:
             return {
-                "x": env.pos, "shots": env.f_bullet_map.tolist(), "alien_shots": env.e_bullet_map.tolist(),
-                "aliens": env.alien_map.tolist(), "direction": env.alien_dir,
-                "alien_interval": env.enemy_move_interval, "alien_timer": env.alien_move_timer,
-                "alien_shot_timer": env.alien_shot_timer, "shot_timer": env.shot_timer, "ramp_index": env.ramp_index,
-            }  # fmt: skip
+                "x": env.pos,
+                "shots": env.f_bullet_map.tolist(),
+                "alien_shots": env.e_bullet_map.tolist(),
+                "aliens": env.alien_map.tolist(),
+                "direction": env.alien_dir,
+                "alien_interval": env.enemy_move_interval,
+                "alien_timer": env.alien_move_timer,
+                "alien_shot_timer": env.alien_shot_timer,
+                "shot_timer": env.shot_timer,
+                "ramp_index": env.ramp_index,
+            }
 
 
 def ours(game: str, state: Any) -> dict[str, Any]:
@@ -146,10 +179,12 @@ def cautiously(env: Any, rng: np.random.Generator) -> int:
             return -near if e[3] else 5 * near
 
         places = {
-            N: (env.player_x, env.player_y), L: (max(0, env.player_x - 1), env.player_y),
-            R: (min(9, env.player_x + 1), env.player_y), U: (env.player_x, max(1, env.player_y - 1)),
+            N: (env.player_x, env.player_y),
+            L: (max(0, env.player_x - 1), env.player_y),
+            R: (min(9, env.player_x + 1), env.player_y),
+            U: (env.player_x, max(1, env.player_y - 1)),
             D: (env.player_x, min(8, env.player_y + 1)),
-        }  # fmt: skip
+        }
         return min(places, key=lambda a: danger(*places[a]) + 0.01 * rng.random())
     if hasattr(env, "sub_x"):
         if (env.oxygen < 40 and env.diver_count > 0) or env.diver_count == 6:
@@ -345,20 +380,26 @@ def test_gymnasium_finds_nothing_to_complain_about():
     with pytest.raises(SettingsError, match="there is no setting 'stickyness'; did you mean 'sticky'"):
         gymnasium.make("tremble/MinAtar-Breakout-v0", stickyness=1.0)
     with pytest.raises(SettingsError, match="NChain cannot be rendered"):
-        tremble.envs.JaxGymEnv(tremble.envs.NChain(), render_mode="rgb_array")
+        tremble.envs.JaxGymEnv(tremble.worlds.NChain(), render_mode="rgb_array")
 
 
 def test_the_column_goes_with_the_names():
     names = ("minatar/breakout", "tremble/MinAtar-Breakout-v0", "MinAtar/Breakout-v1")
-    assert {domain_of(name) for name in names} == {"minatar"}
+    assert {default_hyperparameters(name) for name in names} == {"minatar"}
     agent = make("qrdqn", "minatar", widths=64)
     assert agent.network.layers == ((16, 3, 1),) and agent.network.widths == (64,) and agent.network.scale == 1.0
 
 
 SMALL = {
-    "n_quantiles": 4, "widths": 8, "layers": [[4, 3, 1]], "batch_size": 4, "start_steps": 50, "memory_size": 300,
-    "learning_rate": 1e-3, "target_update_interval": 20,
-}  # fmt: skip
+    "n_quantiles": 4,
+    "widths": 8,
+    "layers": [[4, 3, 1]],
+    "batch_size": 4,
+    "start_steps": 50,
+    "memory_size": 300,
+    "learning_rate": 1e-3,
+    "target_update_interval": 20,
+}
 
 
 @pytest.mark.slow
@@ -385,7 +426,9 @@ def test_both_loops_make_the_same_run():
             Spy.rows.append((int(action), outcome[1], outcome[2] + 2 * outcome[3]))
             return outcome
 
-    beside = tremble.train("pqr", lambda: Spy(minatar("breakout"), run_seed=0), steps=400, domain="minatar", **SMALL)
+    beside = tremble.train(
+        "pqr", lambda: Spy(minatar("breakout"), run_seed=0), steps=400, hyperparameters="minatar", **SMALL
+    )
     actions, rewards, done = zip(*Spy.rows, strict=True)
     np.testing.assert_array_equal(actions, inside.log["action"])
     np.testing.assert_array_equal(rewards, inside.log["reward"])
@@ -419,8 +462,8 @@ def test_the_study_judges_by_intervals(tmp_path):
     ends, curve = np.linspace(25, 1000, 40), np.full(40, np.nan)
     curve[4:] = 1.0
 
-    def careers(*scores: float) -> list[Career]:
-        return [Career(seed, ends, curve, np.full(100, score)) for seed, score in enumerate(scores)]
+    def careers(*scores: float) -> list[MinAtarResult]:
+        return [MinAtarResult(seed, ends, curve, np.full(100, score)) for seed, score in enumerate(scores)]
 
     results = {
         "breakout | pqr": careers(5.0, 6.0, 7.0),

@@ -15,12 +15,13 @@ import pytest
 import scipy.stats
 
 from tremble.core import JaxEnv, Scalar
-from tremble.envs import JAX_ENVS, DeepSea
-from tremble.envs.deep_sea import DeepSeaState
-from tremble.envs.probes import Answer, TruncationOnly
+from tremble.envs.registry import jax_envs
 from tremble.training.run import train
+from tremble.worlds import DeepSea
+from tremble.worlds.deep_sea import DeepSeaState
+from tremble.worlds.probes import Answer, TruncationOnly
 
-PROBES = {name: make() for name, make in JAX_ENVS.items() if name.startswith("probe-")}
+PROBES = {name: make() for name, make in jax_envs().items() if name.startswith("probe-")}
 KEYS = jax.random.split(jax.random.key(0), 10_000)
 
 
@@ -35,9 +36,9 @@ def act(env, state, action, noise=()):
 
 def test_names():
     assert len(PROBES) == 7
-    assert JAX_ENVS["deepsea"]() == DeepSea()
-    assert JAX_ENVS["deepsea-stochastic"]() == DeepSea(stochastic=True)
-    for name, make in JAX_ENVS.items():
+    assert jax_envs()["deepsea"]() == DeepSea()
+    assert jax_envs()["deepsea-stochastic"]() == DeepSea(stochastic=True)
+    for name, make in jax_envs().items():
         assert isinstance(make(), JaxEnv), name
 
 
@@ -129,9 +130,16 @@ def test_answers_cover_every_action_and_are_distributions(name: str):
 
 GAMMA, STEPS, TOLERANCE = 0.8, 2_000, 0.05
 SMALL = {
-    "domain": "nchain", "n_quantiles": 16, "widths": [32], "batch_size": 32, "start_steps": 100, "learning_rate": 3e-3,
-    "gamma": GAMMA, "record_every": STEPS, "chunk": STEPS,
-}  # fmt: skip
+    "hyperparameters": "nchain",
+    "n_quantiles": 16,
+    "widths": [32],
+    "batch_size": 32,
+    "start_steps": 100,
+    "learning_rate": 3e-3,
+    "gamma": GAMMA,
+    "record_every": STEPS,
+    "chunk": STEPS,
+}
 # Optimism and perturbation small enough to have faded half-way. A small kappa, because the quantile Huber loss has its
 # minimum between the quantiles and the expectiles: with kappa = 1 and outcomes 0 and 2 it smears the lower hump over
 # tau/(1 - tau), and W1 is 0.39 at best; it is 0.04 with kappa = 0.1. DQN keeps 1, or it would learn the median.
@@ -199,7 +207,7 @@ class AnyProbe(eqx.Module):
 
 @pytest.fixture(autouse=True)
 def any_probe(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(JAX_ENVS, "any-probe", AnyProbe)
+    monkeypatch.setitem(jax_envs(), "any-probe", AnyProbe)
 
 
 def run(preset: str, probe: str, mistake: float = 0.0, **options):
@@ -417,9 +425,12 @@ def test_deep_sea_refuses_nonsense():
 def test_a_shallow_sea_is_solved():
     """Eight sequences are few enough for epsilon-greedy exploration to find the one that pays."""
     r = train(
-        "dqn", "deepsea", steps=STEPS, env_options={"size": 3},
+        "dqn",
+        "deepsea",
+        steps=STEPS,
+        env_options={"size": 3},
         **(SMALL | {"epsilon_decay_steps": 1_000, "gamma": 0.9}),
-    )  # fmt: skip
+    )
     start = np.eye(9, dtype=np.float32)[0].reshape(3, 3)
     assert float(r.agent.distribution(start).mean().max()) == pytest.approx(
         DeepSea(size=3).optimal_return(0.9), abs=0.05

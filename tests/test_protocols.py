@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tremble.columns import COLUMNS
-from tremble.envs.protocol_sources import NOTES, note_of, source_of
-from tremble.envs.protocols import (
+from tremble.atari.protocol_sources import NOTES, note_of, source_of
+from tremble.atari.protocol_tables import page
+from tremble.atari.protocols import (
     DOPAMINE,
     DQN_ZOO,
     PAPER,
@@ -18,8 +18,8 @@ from tremble.envs.protocols import (
     differences,
     find_protocol,
 )
-from tremble.envs.published_agents import PUBLISHED, published_agents
-from tremble.report.protocol_tables import page
+from tremble.atari.published_agents import PUBLISHED, published_agents
+from tremble.hyperparameters import hyperparameter_tables
 from tremble.settings import SettingsError
 
 ROOT = Path(__file__).parents[1]
@@ -51,7 +51,7 @@ def test_names_say_what_they_count():
 
 def test_the_paper_has_the_same_values_as_its_column_of_hyperparameters():
     """The table of hyperparameters is kept twice: for agents as a column, for protocols here."""
-    column = COLUMNS["atari"]
+    column = hyperparameter_tables()["atari"]
     assert (PAPER.batch_size, PAPER.gamma) == (column.batch_size, column.gamma)
     assert (PAPER.replay_capacity, PAPER.replay_start_steps) == (column.memory_size, column.start_steps)
     assert PAPER.update_every_steps == column.update_interval

@@ -22,9 +22,10 @@ from tremble.choosers import Chooser
 from tremble.core import Clock, Enumerated, Transition
 from tremble.criteria import Mean, Perturbed
 from tremble.dist import ReturnDist
-from tremble.learn import Adam, batch_losses, bootstrap_target, learn, predict_each, refresh_target
+from tremble.learn import batch_losses, bootstrap_target, learn, predict_each, refresh_target
 from tremble.losses import categorical_cross_entropy, project, quantile_huber, share_outside, squared_mmd
 from tremble.networks import ImplicitHead, MlpSpec, NoisyLinear
+from tremble.optimisers import Adam
 from tremble.representations import Categorical, Expected, FullyParameterised, Implicit, Particles, Quantile
 from tremble.representations.quantile import increasing
 
@@ -115,9 +116,15 @@ CLOCK = Clock(10_000, 9_000, 0, 0)
 
 def agent_of(representation, **changes):
     fields = {
-        "criterion": Mean(), "chooser": Chooser(), "network": MlpSpec((32,)), "gamma": 0.9,
-        "optimiser": Adam(3e-3, decay_updates=600), "batch_size": 64, "start_steps": 0, "target_update_interval": 25,
-    }  # fmt: skip
+        "criterion": Mean(),
+        "chooser": Chooser(),
+        "network": MlpSpec((32,)),
+        "gamma": 0.9,
+        "optimiser": Adam(3e-3, decay_updates=600),
+        "batch_size": 64,
+        "start_steps": 0,
+        "target_update_interval": 25,
+    }
     return Agent(representation=representation, **(fields | changes))
 
 

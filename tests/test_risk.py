@@ -24,7 +24,7 @@ from scipy.optimize import linprog
 from scipy.stats import beta, norm, uniform
 
 import tremble
-from tremble import cli
+from tremble.cli import main as cli
 from tremble.core import Clock, Criterion, Transition
 from tremble.criteria import (
     CPW,
@@ -211,14 +211,31 @@ def test_both_forms_score_alike(name: str):
 @pytest.mark.parametrize(
     ("criterion", "direction"),
     [
-        (CVaR(0.5), -1), (CVaR(1.0), 0), (VaR(0.1), -1), (VaR(0.9), 1), (Wang(-0.3), -1), (Wang(0.3), 1),
+        (CVaR(0.5), -1),
+        (CVaR(1.0), 0),
+        (VaR(0.1), -1),
+        (VaR(0.9), 1),
+        (Wang(-0.3), -1),
+        (Wang(0.3), 1),
         (Wang(0.0), 0),
-        (Power(-1.0), -1), (Power(1.0), 1), (Power(0.0), 0), (Norm(1), 0), (CPW(1.0), 0), (CPW(1.0, "cdf"), 0),
-        (CustomDistortion(jnp.sqrt), -1), (CustomDistortion(jnp.sqrt, "level"), 1), (CustomDistortion(), 0),
-        (MeanVariance(0.1), -1), (MeanVariance(-0.1), 1), (MeanVariance(0.0), 0),
-        (Utility(0.1), -1), (Utility(-0.1), 1), (Utility(0.0), 0), (WorstCase(0.2, schedule="const"), -1),
+        (Power(-1.0), -1),
+        (Power(1.0), 1),
+        (Power(0.0), 0),
+        (Norm(1), 0),
+        (CPW(1.0), 0),
+        (CPW(1.0, "cdf"), 0),
+        (CustomDistortion(jnp.sqrt), -1),
+        (CustomDistortion(jnp.sqrt, "level"), 1),
+        (CustomDistortion(), 0),
+        (MeanVariance(0.1), -1),
+        (MeanVariance(-0.1), 1),
+        (MeanVariance(0.0), 0),
+        (Utility(0.1), -1),
+        (Utility(-0.1), 1),
+        (Utility(0.0), 0),
+        (WorstCase(0.2, schedule="const"), -1),
     ],
-)  # fmt: skip
+)
 def test_direction_versus_the_mean(criterion: Criterion, direction: int):
     dist = ReturnDist(np.array([7.0, -3.0, 1.0, 2.5]), np.array([0.2, 0.3, 0.1, 0.4]))
     gap = float(score(criterion, dist) - dist.mean())
@@ -329,15 +346,28 @@ def test_worst_case_shrinks_as_pqr_does():
     for options in ({}, {"schedule": "sqrt_log"}, {"t_unit": "updates", "schedule_epsilon": 0.5}):
         clock = Clock(99, 49, 9, 399)
         assert WorstCase(**options).delta(clock) == Perturbed(**options).delta(clock)
-        assert WorstCase(**options).gauges((), clock) == {"delta": Perturbed(**options).delta(clock)}
+        assert WorstCase(**options).metrics((), clock) == {"delta": Perturbed(**options).delta(clock)}
 
 
 # Any numbers, any transformation --------------------------------------------------------------------------------------
 
 EXTREME = [
-    CVaR(1e-3), VaR(1e-3), Wang(-6.0), Wang(6.0), Power(-60.0), Power(60.0), CPW(0.285), CPW(4.0, "cdf"), Norm(12),
-    CustomDistortion(cubed), MeanVariance(1.0), Utility(1e3), Utility(-1e3), Utility(1e-6), WorstCase(1e6),
-]  # fmt: skip
+    CVaR(1e-3),
+    VaR(1e-3),
+    Wang(-6.0),
+    Wang(6.0),
+    Power(-60.0),
+    Power(60.0),
+    CPW(0.285),
+    CPW(4.0, "cdf"),
+    Norm(12),
+    CustomDistortion(cubed),
+    MeanVariance(1.0),
+    Utility(1e3),
+    Utility(-1e3),
+    Utility(1e-6),
+    WorstCase(1e6),
+]
 
 
 @pytest.mark.parametrize("criterion", EXTREME, ids=lambda c: type(c).__name__)
@@ -361,11 +391,14 @@ def test_scores_are_finite_and_within_the_returns(criterion: Criterion):
 @pytest.mark.parametrize(
     ("kind", "values"),
     [
-        (CVaR, [0.1, 0.5, 1.0]), (Wang, [-1.0, 0.0, 1.0]), (Power, [-1.0, 0.0, 2.0]),
-        (CPW, [0.5, 0.71, 1.0]), (Utility, [-1.0, 0.0, 1.0]),
+        (CVaR, [0.1, 0.5, 1.0]),
+        (Wang, [-1.0, 0.0, 1.0]),
+        (Power, [-1.0, 0.0, 2.0]),
+        (CPW, [0.5, 0.71, 1.0]),
+        (Utility, [-1.0, 0.0, 1.0]),
         (WorstCase, [0.5, 2.0, 9.0]),
     ],
-)  # fmt: skip
+)
 def test_parameters_may_be_traced(kind: Any, values: list[float]):
     dist = ReturnDist(np.random.default_rng(9).normal(0, 1, (3, 8)))
     mapped = jax.jit(jax.vmap(lambda p: kind(p).score(dist, (), NOW)))(jnp.asarray(values, jnp.float32))
@@ -410,9 +443,13 @@ def test_the_criterion_selects_and_all_atoms_evaluate(preset: str, name: str):
     state = agent.init(jax.random.key(1), (3,), 5)
     generator = np.random.default_rng(0)
     batch = Transition(
-        jnp.asarray(generator.normal(0, 5, (4, 3)), jnp.float32), jnp.arange(4), jnp.arange(4.0), jnp.full(4, 0.5),
-        jnp.asarray(generator.normal(0, 5, (4, 3)), jnp.float32), jnp.ones(4),
-    )  # fmt: skip
+        jnp.asarray(generator.normal(0, 5, (4, 3)), jnp.float32),
+        jnp.arange(4),
+        jnp.arange(4.0),
+        jnp.full(4, 0.5),
+        jnp.asarray(generator.normal(0, 5, (4, 3)), jnp.float32),
+        jnp.ones(4),
+    )
     noise = agent.draw_learn(jax.random.key(2))
     target, _ = bootstrap_target(agent, state, batch, noise, NOW)
     dist = predict_each(agent, state.target_params, batch.obs_t)
@@ -454,7 +491,7 @@ class Best(eqx.Module):
     bonus: float = 0.0
     def draw(self, key): return ()
     def score(self, dist, noise, clock): return dist.max() + self.bonus
-    def gauges(self, noise, clock): return {}
+    def metrics(self, noise, clock): return {}
 """
 
 
@@ -507,9 +544,19 @@ class Crossing(gymnasium.Env):
 
 
 CROSSING = {
-    "steps": 1200, "start_steps": 200, "n_quantiles": 16, "widths": [16], "n_step": 1, "batch_size": 32, "gamma": 1.0,
-    "target_tau": 0.1, "learning_rate": 0.01, "epsilon_start": 0.5, "epsilon_end": 0.5, "record_every": 500,
-}  # fmt: skip
+    "steps": 1200,
+    "start_steps": 200,
+    "n_quantiles": 16,
+    "widths": [16],
+    "n_step": 1,
+    "batch_size": 32,
+    "gamma": 1.0,
+    "target_tau": 0.1,
+    "learning_rate": 0.01,
+    "epsilon_start": 0.5,
+    "epsilon_end": 0.5,
+    "record_every": 500,
+}
 
 
 def cross(criterion_for: str, out: Path | None = None) -> tremble.Run:

@@ -9,12 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tremble.envs import JAX_ENVS, RiskyGrid
+from tremble.envs.registry import jax_envs
 from tremble.settings import SettingsError
-from tremble.tabular import FiniteMDP, from_gymnasium, risky_grid
-from tremble.tabular.lattice import Lattice, first_best
-from tremble.tabular.risk_greedy import acting_only, fixed_point, mean_greedy
-from tremble.tabular.static_cvar import static_cvar
+from tremble.theory import FiniteMDP, from_gymnasium, risky_grid
+from tremble.theory.lattice import Lattice, first_best
+from tremble.theory.risk_greedy import acting_only, fixed_point, mean_greedy
+from tremble.theory.static_cvar import static_cvar
+from tremble.worlds import RiskyGrid
 
 END = 9
 """As a next state: the episode ends."""
@@ -207,7 +208,7 @@ def test_mistakes_are_explained():
 def test_the_environment_is_the_mdp():
     """Every state and action under a fine net of its random numbers, against the law."""
     env = RiskyGrid()
-    assert JAX_ENVS["risky-grid"]() == env
+    assert jax_envs()["risky-grid"]() == env
     mdp = risky_grid(stake=0.5, loss=-0.03, step_cost=0.05, slip=0.1, gamma=1.0)
     assert int(mdp.start) == env.start
     # Slips at 0.025, 0.075 and 0.55 stand for 0.05, 0.05 and 0.9; the coin for a half each.

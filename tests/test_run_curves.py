@@ -5,15 +5,23 @@ import json
 
 import pytest
 
-from tremble.cli import main
+from tremble.cli.main import main
 from tremble.report.run_curves import load_curve, report_curves
 from tremble.settings import SettingsError, parse_assignments
 
 SPEC = {
-    "agent": "pqr", "env": "atari/Pong", "steps": 800, "seed": 3, "domain": "atari_small",
-    "agent_options": {"widths": [16, 16], "double": True}, "env_options": {"protocol": "dopamine"}, "n_envs": 2,
-    "evaluate_every": 200, "evaluate_episodes": 2, "evaluate_steps": 0,
-}  # fmt: skip
+    "agent": "pqr",
+    "env": "atari/Pong",
+    "steps": 800,
+    "seed": 3,
+    "hyperparameters": "atari_small",
+    "agent_options": {"widths": [16, 16], "double": True},
+    "env_options": {"protocol": "dopamine"},
+    "n_envs": 2,
+    "evaluate_every": 200,
+    "evaluate_episodes": 2,
+    "evaluate_steps": 0,
+}
 
 
 def lines(path, rows, end="\n"):
@@ -37,7 +45,7 @@ def test_a_run_is_what_its_files_say(run, tmp_path):
     curve = load_curve(run)
     assert curve.steps == 700 and curve.hours == 1.5 and curve.means.tolist() == [-20, 2, -1]
     assert curve.command == (
-        "tremble train pqr --env atari/Pong --steps 800 --seed 3 --domain atari_small "
+        "tremble train pqr --env atari/Pong --steps 800 --seed 3 --hyperparameters atari_small "
         "--set widths=[16,16] --set double=true --env-set protocol=dopamine --n-envs 2 "
         "--evaluate-every 200 --evaluate-episodes 2"
     )

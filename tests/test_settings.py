@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import tremble
-from tremble.columns import COLUMNS
 from tremble.criteria import CRITERIA, Mean
+from tremble.hyperparameters import hyperparameter_tables
 from tremble.presets import PRESETS, make
 from tremble.representations import Categorical, Implicit, Particles
 from tremble.settings import SettingsError, describe, override, parse_assignments
@@ -17,18 +17,18 @@ from tremble.settings import SettingsError, describe, override, parse_assignment
 REFERENCES = Path(__file__).parents[1] / "references"
 
 
-@pytest.mark.parametrize("domain", COLUMNS)
+@pytest.mark.parametrize("domain", hyperparameter_tables())
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_shipped_preset_builds_and_predicts(name, domain):
     agent = make(name, domain, widths=[8])
-    shape = (5,) if COLUMNS[domain].network is None else (36, 36, 4)
+    shape = (5,) if hyperparameter_tables()[domain].network is None else (36, 36, 4)
 
     def first(key):
         return agent.predict(agent.init(key, shape, 6).params, jax.numpy.ones(shape))
 
     n_atoms = {"Expected": 1, "Categorical": 51, "Implicit": 32, "FullyParameterised": 32}
     n_atoms |= {"Bootstrapped": 10, "NonDecreasing": 32}
-    expected = n_atoms.get(type(agent.representation).__name__, COLUMNS[domain].n_quantiles)
+    expected = n_atoms.get(type(agent.representation).__name__, hyperparameter_tables()[domain].n_quantiles)
     assert jax.eval_shape(first, jax.random.key(0)).atoms.shape == (6, expected)
     if domain == "control":  # computed once for each agent, for the time it takes to compile
         np.testing.assert_allclose(jax.jit(first)(jax.random.key(0)).weights.sum(-1), 1.0, rtol=1e-5)
@@ -44,7 +44,7 @@ def test_columns_are_the_papers_table():
         if name in ours:
             continue
         for domain in ("nchain", "lunarlander", "atari"):
-            column = COLUMNS[domain]
+            column = hyperparameter_tables()[domain]
             assert float(row[domain]) == float(getattr(column, renamed.get(name, name))), (name, domain)
             compared += 1
     assert compared == 39
@@ -71,7 +71,7 @@ def test_quantiles_size_head_and_perturbation_together():
     "changes, message",
     [
         ({"detla_0": 1}, "did you mean 'delta_0'"),
-        ({"hold": "epsiode"}, "did you mean 'episode'"),
+        ({"resample_noise_every": "epsiode"}, "did you mean 'episode'"),
         ({"double": 3}, "true or false"),
         ({"start_steps": 2.5}, "whole number"),
         ({"gamma": "high"}, "must be a number"),
@@ -93,8 +93,16 @@ def test_unknown_names_suggest_the_nearest():
 
 
 def test_assignments_from_the_command_line():
-    parsed = parse_assignments(["delta_0=1e2", "widths=128,64", "double=True", "hold=episode", "time_limit=None"])
-    assert parsed == {"delta_0": 100.0, "widths": [128, 64], "double": True, "hold": "episode", "time_limit": None}
+    parsed = parse_assignments(
+        ["delta_0=1e2", "widths=128,64", "double=True", "resample_noise_every=episode", "time_limit=None"]
+    )
+    assert parsed == {
+        "delta_0": 100.0,
+        "widths": [128, 64],
+        "double": True,
+        "resample_noise_every": "episode",
+        "time_limit": None,
+    }
     with pytest.raises(SettingsError, match="name=value"):
         parse_assignments(["delta_0"])
 

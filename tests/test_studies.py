@@ -7,9 +7,9 @@ from rich.console import Console
 
 from tremble.settings import SettingsError
 from tremble.studies import STUDIES
-from tremble.studies.nchain_readings import STUDY as READINGS
-from tremble.studies.nchain_readings import Tally
-from tremble.studies.runner import Options, collect, stored
+from tremble.studies.kit import Options, collect, stored
+from tremble.studies.nchain.readings import STUDY as READINGS
+from tremble.studies.nchain.readings import ReadingResult
 
 
 @pytest.mark.parametrize("quick", [False, True])
@@ -35,7 +35,7 @@ def readings(directory, seeds, **changes):
     options = Options(directory, directory / "store", seeds, 20_000, report_only=True, **changes)
     cells = {c.label: stored(options.store, c.spec(0, options.steps)).parent.name for c in READINGS.cells(options)}
     results = {
-        label: [Tally(seed, run, 100 * seed + len(label), 7, 0.25) for seed in range(seeds)]
+        label: [ReadingResult(seed, run, 100 * seed + len(label), 7, 0.25) for seed in range(seeds)]
         for label, run in cells.items()
     }
     return options, results
@@ -45,14 +45,14 @@ def test_a_study_goes_on_from_the_raw_data_of_a_report(tmp_path):
     """On another machine, where there is no store: what a report holds need not be made again."""
     options, results = readings(tmp_path / "there", 3)
     READINGS.analyse(results, options)
-    here = Options(tmp_path / "here", tmp_path / "none", 2, 20_000, report_only=True, recall=options.out)
+    here = Options(tmp_path / "here", tmp_path / "none", 2, 20_000, report_only=True, reuse_results=options.out)
     again = collect(READINGS, here, Console(quiet=True))
     assert again == {label: tallies[:2] for label, tallies in results.items()}
     # The same words about other runs are not taken for them.
     with pytest.raises(SettingsError, match=r"none of the 114 runs in .* has the settings of a run wanted here"):
         collect(READINGS, dataclasses.replace(here, steps=1000), Console(quiet=True))
     with pytest.raises(SettingsError, match="has no raw data of nchain-readings that can be read"):
-        collect(READINGS, dataclasses.replace(here, recall=tmp_path), Console(quiet=True))
+        collect(READINGS, dataclasses.replace(here, reuse_results=tmp_path), Console(quiet=True))
     with pytest.raises(SettingsError, match="nchain-counts cannot go on from a report"):
         collect(STUDIES["nchain-counts"], here, Console(quiet=True))
 
@@ -65,6 +65,6 @@ def test_runs_in_the_store_come_before_recalled_ones(tmp_path):
     path = stored(tmp_path / "store", cell.spec(0, 20_000))
     path.parent.mkdir(parents=True)
     path.touch()
-    here = Options(tmp_path / "here", tmp_path / "store", 1, 20_000, report_only=True, recall=options.out)
+    here = Options(tmp_path / "here", tmp_path / "store", 1, 20_000, report_only=True, reuse_results=options.out)
     study = dataclasses.replace(READINGS, load=lambda path, seed, spec: "from the store")
     assert collect(study, here, Console(quiet=True))[label] == ["from the store"]

@@ -13,7 +13,7 @@ import pytest
 import scipy.special
 
 from tremble.criteria.perturbed import perturbation, reweighted_mean
-from tremble.tabular import (
+from tremble.theory import (
     FiniteMDP,
     Grid,
     from_gymnasium,
@@ -24,8 +24,8 @@ from tremble.tabular import (
     top_draw,
     worst_draw,
 )
-from tremble.tabular.bounds import recursive, theorem
-from tremble.tabular.operator import project
+from tremble.theory.bounds import recursive, theorem
+from tremble.theory.operator import project
 
 N, BINS = 51, 20
 

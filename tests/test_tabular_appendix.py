@@ -16,10 +16,10 @@ from scipy.optimize import linprog
 
 from tremble.criteria.perturbed import reweighted_mean
 from tremble.dist import ReturnDist
-from tremble.tabular import Grid, iterate, perturbed_step, random_draw, random_mdp, top_draw
-from tremble.tabular.appendix import closure, contraction, difference_of_suprema, supremum_of_sum, uniform_gap
-from tremble.tabular.atoms import atom_step, merged, zero
-from tremble.tabular.counterexamples import concentrated, gamble, lasting_errors, limit_bound, tie
+from tremble.theory import Grid, iterate, perturbed_step, random_draw, random_mdp, top_draw
+from tremble.theory.appendix import closure, contraction, difference_of_suprema, supremum_of_sum, uniform_gap
+from tremble.theory.atoms import atom_step, merged, zero
+from tremble.theory.counterexamples import concentrated, gamble, lasting_errors, limit_bound, tie
 
 BINS = 20
 vectors = arrays(np.float32, 6, elements=st.floats(-10, 10, width=32)).map(jnp.asarray)

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from tremble.criteria.perturbed import reweighted_mean
 from tremble.dist import ReturnDist
-from tremble.tabular import FiniteMDP, random_mdp
-from tremble.tabular.atoms import atom_step, merged, mixture, quantiles, transport, zero
+from tremble.theory import FiniteMDP, random_mdp
+from tremble.theory.atoms import atom_step, merged, mixture, quantiles, transport, zero
 
 S, A, GAMMA, BINS = 3, 2, 0.5, 10
 

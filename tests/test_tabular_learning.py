@@ -11,17 +11,21 @@ from jaxtyping import Array
 from tremble.choosers import Chooser
 from tremble.core import Clock
 from tremble.criteria import Optimism, Perturbed
-from tremble.envs import DeepSea
-from tremble.tabular import chain, deep_sea, random_mdp
-from tremble.tabular.episodes import Episode, Sampler, regret
-from tremble.tabular.planners import Counts, Planner
-from tremble.tabular.quantile_learner import QuantileLearner, Table
+from tremble.theory import chain, deep_sea, random_mdp
+from tremble.theory.episodes import Episode, Sampler, regret
+from tremble.theory.planners import Counts, Planner
+from tremble.theory.quantile_learner import QuantileLearner, Table
+from tremble.worlds import DeepSea
 
 CLOCK = Clock(*[jnp.asarray(5)] * 4)
 EPISODE = Episode(
-    jnp.array([0, 1, 1]), jnp.array([1, 0, 0]), jnp.array([0.5, 2.0, 9.0]), jnp.array([0.9, 0.0, 0.9]),
-    jnp.array([1, 2, 1]), jnp.array([True, True, False]),
-)  # fmt: skip
+    jnp.array([0, 1, 1]),
+    jnp.array([1, 0, 0]),
+    jnp.array([0.5, 2.0, 9.0]),
+    jnp.array([0.9, 0.0, 0.9]),
+    jnp.array([1, 2, 1]),
+    jnp.array([True, True, False]),
+)
 """Two steps and what comes after the end, which must not count."""
 
 
@@ -117,7 +121,7 @@ def test_planning_finds_the_bottom_of_the_sea_and_dithering_does_not():
 @pytest.mark.parametrize("criterion", [Perturbed(n_bins=16), Optimism(draw_law="normal")], ids=["pqr", "p_dltv"])
 def test_on_the_chain_regret_falls(criterion):
     mdp = chain()
-    learner = QuantileLearner(criterion, rate=5.0, spread=3.0, n_quantiles=16, hold=True)
+    learner = QuantileLearner(criterion, rate=5.0, spread=3.0, n_quantiles=16, resample_noise_every=True)
     made = jax.jit(jax.vmap(lambda key: regret(mdp, mdp.optimal_q(200), learner, 300, 20, key)))
     curves = np.asarray(made(jax.random.split(jax.random.key(2), 8)))
     assert (curves >= -1e-4).all() and curves[:, -50:].mean() < 0.4 * curves[:, :20].mean()

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from gymnasium.envs.toy_text.taxi import TaxiEnv
 
-from tremble.envs import DeepSea, NChain
-from tremble.tabular import chain, deep_sea, from_gymnasium, risky_grid
-from tremble.tabular.models import normal_nodes
+from tremble.theory import chain, deep_sea, from_gymnasium, risky_grid
+from tremble.theory.models import normal_nodes
+from tremble.worlds import DeepSea, NChain
 
 
 def value_iteration(mdp, iterations=400):

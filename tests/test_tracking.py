@@ -16,7 +16,7 @@ import urllib.request
 import pytest
 
 from tremble.settings import SettingsError
-from tremble.training.tracking import MLflow, TensorBoard, Trackers, WeightsAndBiases, open_trackers
+from tremble.trackers import MLflow, TensorBoard, Trackers, WeightsAndBiases, open_trackers
 
 CONFIG = {"gamma": 0.9, "criterion.delta_0": 500.0, "widths": [64, 64]}
 ROWS = [(10, {"loss": 0.5, "return": 1.0}), (20, {"loss": 0.25, "return": 2.0}), (10, {"loss": 0.125, "return": 3.0})]
@@ -290,6 +290,6 @@ def test_a_missing_package_is_named_with_its_fix(tmp_path, monkeypatch, name, pa
 
 @pytest.mark.slow
 def test_importing_tracking_imports_none_of_the_packages():
-    code = "import sys, tremble.training.tracking; print({'tensorboardX', 'wandb', 'mlflow'} & set(sys.modules))"
+    code = "import sys, tremble.trackers; print({'tensorboardX', 'wandb', 'mlflow'} & set(sys.modules))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert result.stdout.strip() == "set()", result.stderr

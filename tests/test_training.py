@@ -11,8 +11,8 @@ from tremble.criteria import Perturbed
 from tremble.settings import SettingsError
 from tremble.training import checkpoint
 from tremble.training.checkpoint import CheckpointError
-from tremble.training.chunks import iterate
 from tremble.training.spec import RunSpec
+from tremble.training.xla_loop import iterate
 
 SMALL = {"n_quantiles": 16, "widths": [16, 16], "batch_size": 16, "start_steps": 100, "learning_rate": 1e-3}
 STEPS = 600
@@ -45,7 +45,7 @@ def test_one_seed_repeats_bit_for_bit(base):
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"share_noise": True}, {"noise_per_sample": True, "draws_per_update": 2}, {"hold": "episode"}],
+    [{}, {"share_noise": True}, {"noise_per_sample": True, "draws_per_update": 2}, {"resample_noise_every": "episode"}],
     ids=lambda options: "-".join(options) or "plain",
 )
 def test_settling_draws_in_bulk_changes_nothing(options, monkeypatch):
@@ -157,7 +157,7 @@ def test_time_limits_truncate_and_still_bootstrap():
 @pytest.mark.parametrize(
     "options",
     [
-        {"hold": "episode", "share_noise": True, "order": "sorted", "t_unit": "updates"},
+        {"resample_noise_every": "episode", "share_noise": True, "order": "sorted", "t_unit": "updates"},
         {"noise_per_sample": True, "draws_per_update": 2, "criterion_for": "target", "double": True},
         {"criterion_for": "behaviour", "alpha": "theory", "update_interval": 3, "target_tau": 0.1, "kappa": 0.0},
     ],
@@ -198,9 +198,18 @@ def test_bad_input_is_named(call, message):
 def learned(**env_options):
     """QR-DQN that acts at random throughout, so that both ends are seen equally often."""
     return tremble.train(
-        "qrdqn", "nchain", steps=12_000, seed=0, record_every=2000, n_quantiles=32, widths=[32, 32], learning_rate=5e-4,
-        epsilon_end=1.0, start_steps=200, env_options=env_options,
-    )  # fmt: skip
+        "qrdqn",
+        "nchain",
+        steps=12_000,
+        seed=0,
+        record_every=2000,
+        n_quantiles=32,
+        widths=[32, 32],
+        learning_rate=5e-4,
+        epsilon_end=1.0,
+        start_steps=200,
+        env_options=env_options,
+    )
 
 
 @pytest.mark.long
@@ -209,7 +218,7 @@ def test_values_are_learned_with_the_right_powers_of_gamma():
     r = learned(right_low=9.0, right_high=9.0)
     dist = r.agent.distribution([0, 0, 1, 0, 0])
     for action, mean in ((0, 8.1), (1, 7.29)):
-        truth = tremble.envs.NChain(right_low=9.0, right_high=9.0).committed_return(2, action, 0.9)
+        truth = tremble.worlds.NChain(right_low=9.0, right_high=9.0).committed_return(2, action, 0.9)
         assert truth.mean() == pytest.approx(mean)
         assert truth.w2(dist.atoms[action]) < 0.35, action
     assert r.metrics["loss"].iloc[-1] < r.metrics["loss"].iloc[0]
@@ -219,7 +228,7 @@ def test_values_are_learned_with_the_right_powers_of_gamma():
 def test_the_distribution_is_learned_not_only_the_mean():
     """The safe end narrow; the risky one wide, and closer to the true mixture than any single value could be."""
     dist = learned().agent.distribution([0, 0, 1, 0, 0])
-    left, right = (tremble.envs.NChain().committed_return(2, action, 0.9) for action in (0, 1))
+    left, right = (tremble.worlds.NChain().committed_return(2, action, 0.9) for action in (0, 1))
     assert left.w2(dist.atoms[0]) < 0.35
     assert right.w2(dist.atoms[1]) < 0.7 * right.std()
     assert float(dist[1].std()) > 5 * float(dist[0].std())

@@ -5,8 +5,9 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from tremble import criteria, envs, losses
+from tremble import criteria, losses
 from tremble.dist import ReturnDist
+from tremble.envs.registry import jax_envs, load_plugins
 from tremble.presets import make
 from tremble.training.evaluation import Evaluation, evaluate
 from tremble.training.many import train_many
@@ -17,6 +18,9 @@ try:
     __version__ = version("tremble")
 except PackageNotFoundError:  # running from a source tree that was never installed
     __version__ = "0+unknown"
+
+
+load_plugins()
 
 
 def list_agents() -> list[str]:
@@ -33,7 +37,7 @@ def list_criteria() -> list[str]:
 
 def list_envs() -> list[str]:
     """Names of the environments that train inside XLA; any Gymnasium id is an environment too."""
-    return list(envs.JAX_ENVS)
+    return list(jax_envs())
 
 
 def list_studies() -> list[str]:
@@ -49,7 +53,6 @@ __all__ = [
     "Run",
     "TrainedAgent",
     "criteria",
-    "envs",
     "evaluate",
     "list_agents",
     "list_criteria",

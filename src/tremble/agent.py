@@ -15,7 +15,6 @@ from tremble.choosers import ChoiceNoise, Chooser, draw_choice
 from tremble.core import Behaviour, Clock, Criterion, Noise, Representation, Scalar, Use
 from tremble.criteria import Mean, Perturbed
 from tremble.dist import ReturnDist
-from tremble.learn import Adam, LearnerState, RMSProp
 from tremble.networks import (
     ConvSpec,
     ConvTorso,
@@ -26,6 +25,7 @@ from tremble.networks import (
     initialise,
     side_by_side,
 )
+from tremble.optimisers import Adam, RMSProp
 from tremble.replay import ReplaySpec
 from tremble.representations import Quantile
 
@@ -35,6 +35,14 @@ class Network(eqx.Module):
 
     torso: Mlp | ConvTorso | SideBySide
     head: PyTree
+
+
+class LearnerState(eqx.Module):
+    """Parameters, their delayed copy, and the optimiser's moments."""
+
+    params: PyTree
+    target_params: PyTree
+    opt_state: PyTree
 
 
 class ActNoise(eqx.Module):
@@ -106,7 +114,7 @@ class Agent(eqx.Module):
     """Transitions between two refreshes of the target parameters."""
     start_steps: int = eqx.field(static=True, default=50_000)
     """Transitions before learning starts."""
-    overlap: bool = eqx.field(static=True, default=False)
+    async_learning: bool = eqx.field(static=True, default=False)
     """Act by the parameters from before the newest round of learning, so that acting and learning share the cores
     instead of waiting for each other (host loop only); priorities, where there are any, come one update later. Pays
     where an update takes long, as on Atari."""
@@ -119,7 +127,7 @@ class Agent(eqx.Module):
     """One draw per sample of the batch instead of one for all (the theory has one for all)."""
     draws_per_update: int = eqx.field(static=True, default=1)
     """Draws over which the objective's expectation is taken."""
-    hold: Literal["step", "episode"] = eqx.field(static=True, default="step")
+    resample_noise_every: Literal["step", "episode"] = eqx.field(static=True, default="step")
     """How long behaviour keeps a draw."""
     double: bool = eqx.field(static=True, default=False)
     """Select the bootstrap action with the online parameters instead of the target ones."""
@@ -198,7 +206,7 @@ class Agent(eqx.Module):
     @property
     def remembers(self) -> bool:
         """Whether acting has to know where episodes begin."""
-        return self.hold == "episode" or self.behaves
+        return self.resample_noise_every == "episode" or self.behaves
 
     @property
     def random_levels(self) -> bool:
@@ -244,7 +252,7 @@ class Agent(eqx.Module):
         criterion_key, choice_key = jax.random.split(key)
         own: Any = self.representation
         return ActNoise(
-            _drawn(self.behaviour_criterion, criterion_key, None if self.hold == "episode" else clock),
+            _drawn(self.behaviour_criterion, criterion_key, None if self.resample_noise_every == "episode" else clock),
             draw_choice(choice_key, n_actions),
             own.draw_behaviour(jax.random.fold_in(key, 1)) if self.behaves else (),
         )
@@ -252,7 +260,9 @@ class Agent(eqx.Module):
     def init_actor(self, n_actions: int) -> ActorState:
         """Actor state at the start of a run."""
         shape = jax.eval_shape(lambda: self.draw_act(jax.random.key(0), n_actions).criterion)
-        held = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shape) if self.hold == "episode" else ()
+        held = (
+            jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shape) if self.resample_noise_every == "episode" else ()
+        )
         own: Any = self.representation
         return ActorState(held, jnp.asarray(True), own.start_memory() if self.behaves else ())
 
@@ -271,7 +281,7 @@ class Agent(eqx.Module):
         ``key`` randomises the prediction of agents that have random ones.
         """
         drawn = noise.criterion
-        if self.hold == "episode":
+        if self.resample_noise_every == "episode":
             drawn = jax.tree.map(lambda new, old: jnp.where(actor.fresh, new, old), drawn, actor.held)
         dist = self.predict(params, obs, "choose", key)
         scores, memory = self.behaviour_criterion.score(dist, drawn, clock), actor.memory
@@ -283,7 +293,7 @@ class Agent(eqx.Module):
             )
         action = self.chooser.choose(scores, mask, noise.choice, clock)
         info = ActInfo(jnp.argmax(scores) == jnp.argmax(dist.mean()))
-        held = drawn if self.hold == "episode" else ()
+        held = drawn if self.resample_noise_every == "episode" else ()
         return action, ActorState(held, jnp.asarray(False), memory), drawn, info
 
     def draw_learn(self, key: PRNGKeyArray, clock: Clock | None = None) -> Noise:

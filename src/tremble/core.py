@@ -25,7 +25,7 @@ Noise = Any
 """What a criterion drew; empty for a deterministic one."""
 
 
-class Stream(enum.IntEnum):
+class RandomStream(enum.IntEnum):
     """Independent sources of randomness. The numbers are part of the file format: append, never renumber."""
 
     PARAMETERS = 0
@@ -40,7 +40,7 @@ class Stream(enum.IntEnum):
     PREDICT_TO_LEARN = 9
 
 
-def stream_key(seed: ArrayLike, stream: Stream, counter: ArrayLike = 0) -> PRNGKeyArray:
+def stream_key(seed: ArrayLike, stream: RandomStream, counter: ArrayLike = 0) -> PRNGKeyArray:
     """Key number ``counter`` of a stream: fold_in(fold_in(seed, stream), counter).
 
     No generator carries state, so work can be drawn in bulk, overlapped, or resumed anywhere with the same numbers.
@@ -128,7 +128,7 @@ class Criterion(Protocol):
         """Score ``dist.atoms[*actions, atoms]``; larger is better."""
         ...
 
-    def gauges(self, noise: Noise, clock: Clock) -> dict[str, Float[Array, ""]]:
+    def metrics(self, noise: Noise, clock: Clock) -> dict[str, Float[Array, ""]]:
         """Named scalars worth logging now: the size of a perturbation, the coefficient of a bonus."""
         ...
 
@@ -205,7 +205,7 @@ class Behaviour(Protocol):
         """Scores to act by, given the criterion's, and the new memory; ``fresh`` says that an episode begins."""
         ...
 
-    def behaviour_gauges(self, clock: Clock) -> dict[str, Float[Array, ""]]:
+    def behaviour_metrics(self, clock: Clock) -> dict[str, Float[Array, ""]]:
         """Named scalars worth logging now."""
         ...
 

@@ -9,7 +9,7 @@ This is the perturbed Bellman operator of the paper, T_xi Z(s, a) = R + gamma Z(
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -17,69 +17,10 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
 
-from tremble.core import Clock, Enumerated, Noise, Scalar, Transition, Use
+from tremble.agent import Agent, LearnerState
+from tremble.core import Clock, Enumerated, Noise, Transition, Use
 from tremble.dist import ReturnDist
 from tremble.networks import Answered, Plain
-
-if TYPE_CHECKING:
-    from tremble.agent import Agent
-
-
-class Adam(eqx.Module):
-    """Adam as the published agents use it: epsilon 0.01 / batch size by default in the presets."""
-
-    learning_rate: Scalar = 5e-5
-    adam_epsilon: Scalar = 1e-8
-    max_grad_norm: float | None = eqx.field(static=True, default=None)
-    """Clip the gradient's global norm to this; None does not."""
-    decay_updates: int = eqx.field(static=True, default=0)
-    """Lower the learning rate in a straight line to zero over so many updates; 0 keeps it."""
-
-    def transform(self) -> optax.GradientTransformation:
-        """The optax optimiser; its hyperparameters may be traced."""
-        rate = self.learning_rate
-        if self.decay_updates:
-            rate = optax.linear_schedule(self.learning_rate, 0.0, self.decay_updates)
-        adam = optax.adam(rate, eps=self.adam_epsilon)
-        if self.max_grad_norm is None:
-            return adam
-        return optax.chain(optax.clip_by_global_norm(self.max_grad_norm), adam)
-
-
-class RMSProp(eqx.Module):
-    """RMSProp without momentum: the gradient over sqrt(mean square) + epsilon, as PyTorch has it; or centred."""
-
-    learning_rate: Scalar = 1e-4
-    rms_decay: Scalar = 0.99
-    """Of the running means."""
-    rms_epsilon: Scalar = 1e-5
-    centred: bool = eqx.field(static=True, default=False)
-    """Divide by a standard deviation instead, sqrt(mean square - squared mean + epsilon): the optimiser of the DQN of
-    2015."""
-    max_grad_norm: float | None = eqx.field(static=True, default=None)
-    """Clip the gradient's global norm to this; None does not."""
-    decay_updates: int = eqx.field(static=True, default=0)
-    """Lower the learning rate in a straight line to zero over so many updates; 0 keeps it."""
-
-    def transform(self) -> optax.GradientTransformation:
-        """The optax optimiser; its hyperparameters may be traced."""
-        rate = self.learning_rate
-        if self.decay_updates:
-            rate = optax.linear_schedule(self.learning_rate, 0.0, self.decay_updates)
-        rmsprop = optax.rmsprop(
-            rate, decay=self.rms_decay, eps=self.rms_epsilon, centered=self.centred, eps_in_sqrt=self.centred
-        )
-        if self.max_grad_norm is None:
-            return rmsprop
-        return optax.chain(optax.clip_by_global_norm(self.max_grad_norm), rmsprop)
-
-
-class LearnerState(eqx.Module):
-    """Parameters, their delayed copy, and the optimiser's moments."""
-
-    params: PyTree
-    target_params: PyTree
-    opt_state: PyTree
 
 
 class LearnInfo(eqx.Module):

@@ -8,13 +8,11 @@ from typing import Any
 
 from tremble.agent import Agent
 from tremble.choosers import Chooser
-from tremble.columns import COLUMNS, Column, under
 from tremble.core import Criterion, Representation
 from tremble.criteria import Mean, Optimism, Perturbed, RandomAtom, WorstCase, make_criterion
-from tremble.envs.protocols import find_protocol
-from tremble.learn import Adam, RMSProp
+from tremble.hyperparameters import Hyperparameters, find_hyperparameters
 from tremble.networks import ConvSpec, MlpSpec
-from tremble.options import QuantileOptions
+from tremble.optimisers import Adam, RMSProp
 from tremble.replay import ReplaySpec
 from tremble.representations import (
     Bootstrapped,
@@ -25,136 +23,135 @@ from tremble.representations import (
     NonDecreasing,
     Particles,
     Quantile,
+    QuantileOptions,
     make_representation,
 )
 from tremble.settings import SettingsError, nearest, override
 
 
-def _epsilon_greedy(column: Column) -> Chooser:
+def _epsilon_greedy(table: Hyperparameters) -> Chooser:
     return Chooser(
-        column.epsilon_start,
-        column.epsilon_end,
-        float(column.epsilon_decay_steps),
-        epsilon_origin=column.epsilon_origin,
+        table.epsilon_start,
+        table.epsilon_end,
+        float(table.epsilon_decay_steps),
+        epsilon_origin=table.epsilon_origin,
     )
 
 
-def _network(column: Column) -> MlpSpec | ConvSpec:
-    widths = tuple(column.widths)
-    return MlpSpec(widths) if column.network is None else dataclasses.replace(column.network, widths=widths)
+def _network(table: Hyperparameters) -> MlpSpec | ConvSpec:
+    widths = tuple(table.widths)
+    return MlpSpec(widths) if table.network is None else dataclasses.replace(table.network, widths=widths)
 
 
-def _agent(column: Column, **parts: Any) -> Agent:
-    """The settings all agents of a column share."""
+def _agent(table: Hyperparameters, **parts: Any) -> Agent:
+    """The settings all agents of a table share."""
     agent = Agent(
-        **({"representation": Quantile(column.n_quantiles, column.kappa)} | parts),
-        network=_network(column),
-        optimiser=Adam(column.learning_rate, 0.01 / column.batch_size),
-        gamma=column.gamma,
-        batch_size=column.batch_size,
-        memory_size=column.memory_size,
-        update_interval=column.update_interval,
-        target_update_interval=column.target_update_interval,
-        start_steps=column.start_steps,
+        **({"representation": Quantile(table.n_quantiles, table.kappa)} | parts),
+        network=_network(table),
+        optimiser=Adam(table.learning_rate, 0.01 / table.batch_size),
+        gamma=table.gamma,
+        batch_size=table.batch_size,
+        memory_size=table.memory_size,
+        update_interval=table.update_interval,
+        target_update_interval=table.target_update_interval,
+        start_steps=table.start_steps,
     )
-    return override(agent, column.settings)
+    return override(agent, table.settings)
 
 
-def _with_rows_of(column: Column, criterion: Criterion) -> Criterion:
-    """The criterion with the column's values, where the table has a row for it."""
+def _with_table_values(table: Hyperparameters, criterion: Criterion) -> Criterion:
+    """The criterion with the table's values, where the table has a row for it."""
     match criterion:
         case Perturbed():
-            rows = {"delta_0": column.delta_0, "beta": column.beta, "n_bins": column.n_quantiles}
+            rows = {"delta_0": table.delta_0, "beta": table.beta, "n_bins": table.n_quantiles}
         case WorstCase():
-            rows = {"delta_0": column.delta_0}
+            rows = {"delta_0": table.delta_0}
         case Optimism():
-            rows = {"c": column.c}
+            rows = {"c": table.c}
         case _:
             rows = {}
     return make_criterion(criterion, **rows)
 
 
-def _optimist(criterion: str) -> Callable[[Column], Agent]:
-    return lambda column: _agent(column, criterion=_with_rows_of(column, make_criterion(criterion)))
+def _optimist(criterion: str) -> Callable[[Hyperparameters], Agent]:
+    return lambda table: _agent(table, criterion=_with_table_values(table, make_criterion(criterion)))
 
 
 def _greedy(
-    representation: Callable[[Column], Representation], epsilon: bool = True, **changes: Any
-) -> Callable[[Column], Agent]:
+    representation: Callable[[Hyperparameters], Representation], epsilon: bool = True, **changes: Any
+) -> Callable[[Hyperparameters], Agent]:
     """Risk-neutral on a representation, with some settings changed."""
 
-    def build(column: Column) -> Agent:
-        chooser = _epsilon_greedy(column) if epsilon else Chooser()
-        return override(
-            _agent(column, representation=representation(column), criterion=Mean(), chooser=chooser), changes
-        )
+    def build(table: Hyperparameters) -> Agent:
+        chooser = _epsilon_greedy(table) if epsilon else Chooser()
+        return override(_agent(table, representation=representation(table), criterion=Mean(), chooser=chooser), changes)
 
     return build
 
 
 def _perturbed(
-    representation: Callable[[Column], Representation] | None = None,
+    representation: Callable[[Hyperparameters], Representation] | None = None,
     changes: dict[str, Any] | None = None,
     **fields: Any,
-) -> Callable[[Column], Agent]:
+) -> Callable[[Hyperparameters], Agent]:
     """PQR's criterion on a representation; ``fields`` are the criterion's."""
 
-    def build(column: Column) -> Agent:
-        criterion = make_criterion(_with_rows_of(column, Perturbed()), **fields)
-        parts = {} if representation is None else {"representation": representation(column)}
-        return override(_agent(column, criterion=criterion, **parts), changes or {})
+    def build(table: Hyperparameters) -> Agent:
+        criterion = make_criterion(_with_table_values(table, Perturbed()), **fields)
+        parts = {} if representation is None else {"representation": representation(table)}
+        return override(_agent(table, criterion=criterion, **parts), changes or {})
 
     return build
 
 
-def _expected(column: Column) -> Representation:
-    return Expected(column.kappa)
+def _expected(table: Hyperparameters) -> Representation:
+    return Expected(table.kappa)
 
 
-def _categorical(column: Column) -> Representation:
-    return Categorical(*column.support)
+def _categorical(table: Hyperparameters) -> Representation:
+    return Categorical(*table.support)
 
 
-def _implicit(column: Column) -> Representation:
-    return Implicit(kappa=column.kappa)
+def _implicit(table: Hyperparameters) -> Representation:
+    return Implicit(kappa=table.kappa)
 
 
-def _midpoints(column: Column) -> Representation:
-    return Implicit(kappa=column.kappa, choose_levels="midpoints")
+def _midpoints(table: Hyperparameters) -> Representation:
+    return Implicit(kappa=table.kappa, choose_levels="midpoints")
 
 
-def _fractions(column: Column) -> Representation:
-    return FullyParameterised(kappa=column.kappa)
+def _fractions(table: Hyperparameters) -> Representation:
+    return FullyParameterised(kappa=table.kappa)
 
 
-def _particles(column: Column) -> Representation:
-    return Particles(column.n_quantiles)
+def _particles(table: Hyperparameters) -> Representation:
+    return Particles(table.n_quantiles)
 
 
-def _non_decreasing(column: Column) -> Representation:
-    return NonDecreasing(kappa=column.kappa, c=column.c)
+def _non_decreasing(table: Hyperparameters) -> Representation:
+    return NonDecreasing(kappa=table.kappa, c=table.c)
 
 
-def _options(column: Column) -> QuantileOptions:
+def _options(table: Hyperparameters) -> QuantileOptions:
     """The choice of options stays random ten times as long as that of actions, as published."""
     return QuantileOptions(
-        Quantile(column.n_quantiles, column.kappa), option_epsilon_decay_steps=10.0 * column.epsilon_decay_steps
+        Quantile(table.n_quantiles, table.kappa), option_epsilon_decay_steps=10.0 * table.epsilon_decay_steps
     )
 
 
-def _bootstrapped(column: Column) -> Agent:
+def _bootstrapped(table: Hyperparameters) -> Agent:
     """An ensemble of which one head is followed for an episode; each bootstraps by its own action."""
     return dataclasses.replace(
-        _agent(column, representation=Bootstrapped(kappa=column.kappa), criterion=RandomAtom()),
+        _agent(table, representation=Bootstrapped(kappa=table.kappa), criterion=RandomAtom()),
         criterion_for="behaviour",
-        hold="episode",
+        resample_noise_every="episode",
         double=True,
     )
 
 
-def _on_policy(column: Column) -> Agent:
+def _on_policy(table: Hyperparameters) -> Agent:
     """QUOTA as published: rollouts of 5 steps in 16 environments, no memory, and the optimiser of its code."""
-    agent = _agent(column, representation=_options(column), criterion=Mean(), chooser=_epsilon_greedy(column))
+    agent = _agent(table, representation=_options(table), criterion=Mean(), chooser=_epsilon_greedy(table))
     return dataclasses.replace(
         agent,
         optimiser=RMSProp(1e-4, 0.99, 1e-5, max_grad_norm=5.0),
@@ -162,7 +159,7 @@ def _on_policy(column: Column) -> Agent:
         double=False,
         updates_per_round=1,
         start_steps=0,
-        target_update_interval=max(column.target_update_interval, 16 * 5),
+        target_update_interval=max(table.target_update_interval, 16 * 5),
     ).fitted_to(16)
 
 
@@ -170,7 +167,7 @@ RAINBOW = {"double": True, "dueling": True, "prioritised": True, "n_step": 3}
 """The improvements of Rainbow that are not exploration; its noisy layers are."""
 
 
-PRESETS: dict[str, tuple[str, Callable[[Column], Agent]]] = {
+PRESETS: dict[str, tuple[str, Callable[[Hyperparameters], Agent]]] = {
     "dqn": (
         "expected return only, epsilon-greedy",
         _greedy(_expected),
@@ -183,7 +180,7 @@ PRESETS: dict[str, tuple[str, Callable[[Column], Agent]]] = {
     "c51": ("probabilities on a fixed support, epsilon-greedy", _greedy(_categorical)),
     "qrdqn": (
         "quantile regression, epsilon-greedy: the baseline",
-        lambda column: _agent(column, criterion=Mean(), chooser=_epsilon_greedy(column)),
+        lambda table: _agent(table, criterion=Mean(), chooser=_epsilon_greedy(table)),
     ),
     "iqn": ("quantiles at sampled levels, epsilon-greedy", _greedy(_implicit)),
     "fqf": ("quantiles at learned levels, epsilon-greedy", _greedy(_fractions)),
@@ -225,35 +222,29 @@ PRESETS: dict[str, tuple[str, Callable[[Column], Agent]]] = {
         _perturbed(schedule="sqrt_log", delta_0=50.0, draw_law="top"),
     ),
 }
-"""What each named agent is, and how it is built from a column."""
+"""What each named agent is, and how it is built from a table."""
 
 
-def make(name: str, domain: str = "nchain", protocol: str | None = None, **changes: Any) -> Agent:
-    """The named agent with a domain's hyperparameters, some of them changed.
+def make(name: str, hyperparameters: str = "nchain", protocol: str | None = None, **changes: Any) -> Agent:
+    """The named agent with a table of hyperparameters, some of them changed.
 
     On Atari a ``protocol`` brings what its authors say about learning, exploration and the network.
 
-    A change may name a row of the column (``n_quantiles``, ``delta_0``, ``widths``) or any setting of the agent
+    A change may name a row of the table (``n_quantiles``, ``delta_0``, ``widths``) or any setting of the agent
     (``criterion_for``, ``criterion.order``); names that do not exist are errors. ``criterion`` puts another one in
     place of the agent's, by name (``criterion="cvar", eta=0.1``), as ``module:Class``, as a class, or ready-made;
     ``representation`` likewise.
     """
     if name not in PRESETS:
         raise SettingsError(f"there is no agent {name!r}; {nearest(name, PRESETS)}")
-    if domain not in COLUMNS:
-        raise SettingsError(f"there are no hyperparameters for {domain!r}; {nearest(domain, COLUMNS)}")
-    column = COLUMNS[domain]
-    if protocol is not None:
-        if domain != "atari":
-            raise SettingsError(f"protocols are about Atari; {domain!r} has none")
-        column = under(column, find_protocol(protocol))
+    table = find_hyperparameters(hyperparameters, protocol)
     # The number of quantiles sizes the head and the perturbation together; everything else is one field of the agent.
-    published = dict(column.published.get(name, {}))
-    n_quantiles = published.pop("n_quantiles", column.n_quantiles)
-    column = dataclasses.replace(column, n_quantiles=int(changes.pop("n_quantiles", n_quantiles)))
+    published = dict(table.published.get(name, {}))
+    n_quantiles = published.pop("n_quantiles", table.n_quantiles)
+    table = dataclasses.replace(table, n_quantiles=int(changes.pop("n_quantiles", n_quantiles)))
     if "batch_size" in changes:
-        column = dataclasses.replace(column, batch_size=int(changes["batch_size"]))
-    agent = PRESETS[name][1](column)
+        table = dataclasses.replace(table, batch_size=int(changes["batch_size"]))
+    agent = PRESETS[name][1](table)
     if optimiser := published.pop("optimiser", None):
         agent = dataclasses.replace(agent, optimiser=optimiser)
         published.pop("adam_epsilon", None)
@@ -264,6 +255,6 @@ def make(name: str, domain: str = "nchain", protocol: str | None = None, **chang
         asked = changes.pop("criterion")
         criterion = make_criterion(asked)
         if isinstance(asked, str):  # one that is given ready-made has its settings
-            criterion = _with_rows_of(column, criterion)
+            criterion = _with_table_values(table, criterion)
         agent = dataclasses.replace(agent, criterion=criterion)
     return override(agent, changes)

@@ -61,8 +61,8 @@ def find_criterion(name: str) -> Callable[..., Criterion]:
     if ":" in name:
         found = import_named(name)
         # Looked at before it is called: a name in somebody's file may be that of any function.
-        if not (isinstance(found, type) and all(hasattr(found, method) for method in ("draw", "score", "gauges"))):
-            raise SettingsError(f"{name} is no criterion: it has no draw, score and gauges")
+        if not (isinstance(found, type) and all(hasattr(found, method) for method in ("draw", "score", "metrics"))):
+            raise SettingsError(f"{name} is no criterion: it has no draw, score and metrics")
         return found
     installed = installed_criteria()
     if name not in installed:
@@ -86,5 +86,5 @@ def make_criterion(criterion: str | Callable[..., Criterion] | Criterion, **sett
         except TypeError as error:
             raise SettingsError(f"{criterion} cannot be made: all its settings need a default ({error})") from error
     if not isinstance(made, Criterion):
-        raise SettingsError(f"{reference(made)} is no criterion: it has no draw, score and gauges")
+        raise SettingsError(f"{reference(made)} is no criterion: it has no draw, score and metrics")
     return override(made, settings)  # type: ignore[type-var]

@@ -65,7 +65,7 @@ class Distortion(eqx.Module):
         # A sum of weights may pass 1 by a rounding error, where not every h is defined.
         return dist.distorted_mean(lambda u: self.cdf_form(jnp.clip(u, 0.0, 1.0)))
 
-    def gauges(self, noise: Noise, clock: Clock) -> dict[str, Float[Array, ""]]:
+    def metrics(self, noise: Noise, clock: Clock) -> dict[str, Float[Array, ""]]:
         """Nothing changes over time."""
         return {}
 

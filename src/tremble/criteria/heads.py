@@ -14,8 +14,8 @@ from tremble.dist import ReturnDist
 class RandomAtom(eqx.Module):
     """score(a) = atom k of action a, the same k for all actions, drawn uniformly.
 
-    With a bootstrapped ensemble and a draw held for an episode (``hold = "episode"``) this follows one head at a time:
-    a sample of what the best action may be. On other atoms it is a random level of the return.
+    With a bootstrapped ensemble and one draw per episode (``resample_noise_every = "episode"``) this follows one head
+    at a time: a sample of what the best action may be. On other atoms it is a random level of the return.
     """
 
     def draw(self, key: PRNGKeyArray) -> Noise:
@@ -31,7 +31,7 @@ class RandomAtom(eqx.Module):
         at = jnp.argmax(dist.cumulative() > noise, -1)
         return jnp.take_along_axis(dist.atoms, at[..., None], -1)[..., 0]
 
-    def gauges(self, noise: Noise, clock: Clock) -> dict[str, Float[Array, ""]]:
+    def metrics(self, noise: Noise, clock: Clock) -> dict[str, Float[Array, ""]]:
         """Nothing changes over time."""
         return {}
 
@@ -56,6 +56,6 @@ class MajorityVote(eqx.Module):
         rank = (mean[..., :, None] > mean[..., None, :]).sum(-1)
         return votes + 1e-4 * rank / (n_actions * n_atoms)
 
-    def gauges(self, noise: Noise, clock: Clock) -> dict[str, Float[Array, ""]]:
+    def metrics(self, noise: Noise, clock: Clock) -> dict[str, Float[Array, ""]]:
         """Nothing changes over time."""
         return {}

@@ -20,6 +20,6 @@ class Mean(eqx.Module):
         """The mean of each action."""
         return dist.mean()
 
-    def gauges(self, noise: Noise, clock: Clock) -> dict[str, Float[Array, ""]]:
+    def metrics(self, noise: Noise, clock: Clock) -> dict[str, Float[Array, ""]]:
         """Nothing changes over time."""
         return {}

@@ -63,6 +63,6 @@ class Optimism(eqx.Module):
         sign = noise if self.draw_law == "normal" else 1.0
         return dist.mean() + self.coefficient(clock) * sign * spread
 
-    def gauges(self, noise: Noise, clock: Clock) -> dict[str, Float[Array, ""]]:
+    def metrics(self, noise: Noise, clock: Clock) -> dict[str, Float[Array, ""]]:
         """The coefficient, before it is randomised."""
         return {"coefficient": self.coefficient(clock)}

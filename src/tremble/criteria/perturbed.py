@@ -123,6 +123,6 @@ class Perturbed(eqx.Module):
         xi = self.weights(noise, clock)
         return xi.sum() ** 2 / (xi**2).sum() / self.n_bins
 
-    def gauges(self, noise: Noise, clock: Clock) -> dict[str, Float[Array, ""]]:
+    def metrics(self, noise: Noise, clock: Clock) -> dict[str, Float[Array, ""]]:
         """Size of the perturbation, and how much of the distribution this draw still listens to."""
         return {"delta": self.delta(clock), "xi_effective_share": self.effective_share(noise, clock)}

@@ -54,6 +54,6 @@ class WorstCase(eqx.Module):
         share = jnp.minimum(delta, 1.0)
         return (1.0 - share) * mean + share * least
 
-    def gauges(self, noise: Noise, clock: Clock) -> dict[str, Float[Array, ""]]:
+    def metrics(self, noise: Noise, clock: Clock) -> dict[str, Float[Array, ""]]:
         """The size of the set."""
         return {"delta": self.delta(clock)}

@@ -26,7 +26,7 @@ class MeanVariance(eqx.Module):
         """Mean minus variance."""
         return dist.mean() - self.aversion * dist.variance()
 
-    def gauges(self, noise: Noise, clock: Clock) -> dict[str, Float[Array, ""]]:
+    def metrics(self, noise: Noise, clock: Clock) -> dict[str, Float[Array, ""]]:
         """Nothing changes over time."""
         return {}
 
@@ -66,6 +66,6 @@ class Utility(eqx.Module):
         values = jnp.where(dist.weights > 0, self.function(dist.atoms), 0.0)
         return (dist.weights * values).sum(-1)
 
-    def gauges(self, noise: Noise, clock: Clock) -> dict[str, Float[Array, ""]]:
+    def metrics(self, noise: Noise, clock: Clock) -> dict[str, Float[Array, ""]]:
         """Nothing changes over time."""
         return {}

@@ -88,9 +88,13 @@ class Encoder:
         """JSON-ready."""
         parts = {key: part.describe() for key, part in self.parts.items()}
         return {
-            "kind": self.kind, "shape": list(self.shape), "dtype": self.dtype, "sizes": list(self.sizes),
-            "start": list(self.start), "parts": parts,
-        }  # fmt: skip
+            "kind": self.kind,
+            "shape": list(self.shape),
+            "dtype": self.dtype,
+            "sizes": list(self.sizes),
+            "start": list(self.start),
+            "parts": parts,
+        }
 
     @staticmethod
     def restore(described: Mapping[str, Any]) -> Encoder:

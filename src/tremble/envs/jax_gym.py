@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
 
-from tremble.core import JaxEnv, Stream, stream_key
+from tremble.core import JaxEnv, RandomStream, stream_key
 from tremble.settings import SettingsError
 
 BLOCK = 256
@@ -19,13 +19,13 @@ BLOCK = 256
 # Compiled once for all environments of a kind: several of them run side by side in an evaluation.
 @jax.jit
 def _reset(env: JaxEnv, seed: Any, t: Any) -> Any:
-    return env.reset(stream_key(seed, Stream.RESET, t))
+    return env.reset(stream_key(seed, RandomStream.RESET, t))
 
 
 @jax.jit
 def _draw(env: JaxEnv, seed: Any, t0: Any) -> Any:
     """In blocks, as the compiled loop does: drawn one by one, some numbers would differ in their last bit."""
-    return jax.vmap(lambda t: env.draw(stream_key(seed, Stream.STEP, t)))(t0 + jnp.arange(BLOCK))
+    return jax.vmap(lambda t: env.draw(stream_key(seed, RandomStream.STEP, t)))(t0 + jnp.arange(BLOCK))
 
 
 @jax.jit
@@ -110,8 +110,11 @@ class JaxGymEnv(gymnasium.Env[np.ndarray, np.int64]):
         """What the compiled loop would have logged of the steps: action, reward, done, optimal."""
         action, reward, done, optimal = np.asarray(self.taken, np.float32).reshape(-1, 4).T
         return {
-            "action": action.astype(np.int8), "reward": reward, "done": done.astype(np.int8), "optimal": optimal > 0,
-        }  # fmt: skip
+            "action": action.astype(np.int8),
+            "reward": reward,
+            "done": done.astype(np.int8),
+            "optimal": optimal > 0,
+        }
 
     def save_state(self) -> dict[str, np.ndarray]:
         """Everything that determines what follows."""

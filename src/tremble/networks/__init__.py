@@ -1,7 +1,7 @@
 """Torsos and heads; what a head's outputs mean is the representation's business."""
 
 from tremble.networks.conv import MINATAR, NATURE, ConvSpec, ConvTorso
-from tremble.networks.heads import Answered, Dueling, Head, Plain, Stream, deepen_streams, make_head
+from tremble.networks.heads import Answered, Dueling, Head, HiddenBranch, Plain, deepen_streams, make_head
 from tremble.networks.implicit import ImplicitHead
 from tremble.networks.initialisation import Initialisation, initialise
 from tremble.networks.noisy import NoisyLinear
@@ -24,7 +24,7 @@ __all__ = [
     "Plain",
     "SideBySide",
     "initialise",
-    "Stream",
+    "HiddenBranch",
     "make_head",
     "deepen_streams",
     "side_by_side",

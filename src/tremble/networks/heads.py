@@ -49,7 +49,7 @@ class Answered(eqx.Module):
         return self.outputs
 
 
-class Stream(eqx.Module):
+class HiddenBranch(eqx.Module):
     """A hidden layer with ReLU and one behind it, in place of a single layer."""
 
     hidden: eqx.nn.Linear | NoisyLinear
@@ -70,8 +70,8 @@ class Dueling(eqx.Module):
     centring fixes the sum over actions, not each distribution: the atoms of an action are still free.
     """
 
-    value: eqx.nn.Linear | NoisyLinear | Stream
-    advantage: eqx.nn.Linear | NoisyLinear | Stream
+    value: eqx.nn.Linear | NoisyLinear | HiddenBranch
+    advantage: eqx.nn.Linear | NoisyLinear | HiddenBranch
 
     def __call__(
         self, features: Float[Array, "features"], key: PRNGKeyArray | None = None
@@ -103,15 +103,17 @@ def make_head(
 def deepen_streams(network: T, width: int, key: PRNGKeyArray) -> T:
     """The network with a hidden layer of ``width`` in both streams of its dueling heads, noisy where the head is."""
 
-    def deepen(layer: eqx.nn.Linear | NoisyLinear, key: PRNGKeyArray) -> Stream:
+    def deepen(layer: eqx.nn.Linear | NoisyLinear, key: PRNGKeyArray) -> HiddenBranch:
         n_outputs, n_inputs = layer.weight.shape
         noisy, (hidden_key, out_key) = isinstance(layer, NoisyLinear), jax.random.split(key)
-        return Stream(linear(hidden_key, n_inputs, width, noisy), linear(out_key, width, n_outputs, noisy))
+        return HiddenBranch(linear(hidden_key, n_inputs, width, noisy), linear(out_key, width, n_outputs, noisy))
 
     def change(part: PyTree, key: PRNGKeyArray) -> PyTree:
         if not isinstance(part, Dueling):
             return part
-        assert not isinstance(part.value, Stream) and not isinstance(part.advantage, Stream), "deepened already"
+        assert not isinstance(part.value, HiddenBranch) and not isinstance(part.advantage, HiddenBranch), (
+            "deepened already"
+        )
         value_key, advantage_key = jax.random.split(key)
         return Dueling(deepen(part.value, value_key), deepen(part.advantage, advantage_key))
 

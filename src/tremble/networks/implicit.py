@@ -23,9 +23,15 @@ class ImplicitHead(eqx.Module):
     n_cosines: int = eqx.field(static=True)
 
     def __init__(
-        self, key: PRNGKeyArray, n_features: int, n_actions: int, n_cosines: int, n_hidden: int, dueling: bool,
+        self,
+        key: PRNGKeyArray,
+        n_features: int,
+        n_actions: int,
+        n_cosines: int,
+        n_hidden: int,
+        dueling: bool,
         noisy: bool,
-    ):  # fmt: skip
+    ):
         """Fresh layers; ``n_hidden`` 0 means as many as features."""
         embedding_key, hidden_key, out_key = jax.random.split(key, 3)
         n_hidden = n_hidden or n_features

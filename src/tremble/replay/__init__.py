@@ -1,23 +1,23 @@
 """Replay memory: as a pytree inside compiled loops, as NumPy arrays beside host loops."""
 
 from tremble.replay.accumulator import Accumulator
-from tremble.replay.frames import FrameReplay, frame_bill
-from tremble.replay.host import HostReplay, Rows, bill, readable, unpack
+from tremble.replay.frame_replay import FrameReplay, frame_memory_estimate
+from tremble.replay.jax_replay import Replay, draw_sample
+from tremble.replay.numpy_replay import NumpyReplay, Rows, memory_estimate, readable, unpack
 from tremble.replay.priorities import SumTree
 from tremble.replay.spec import ReplaySpec
-from tremble.replay.uniform import Replay, draw_sample
 
 __all__ = [
     "ReplaySpec",
     "Replay",
     "draw_sample",
     "Accumulator",
-    "HostReplay",
+    "NumpyReplay",
     "FrameReplay",
     "Rows",
     "unpack",
     "SumTree",
-    "bill",
-    "frame_bill",
+    "memory_estimate",
+    "frame_memory_estimate",
     "readable",
 ]

@@ -30,7 +30,7 @@ class SumTree:
         self._roots = self._sums[width : 2 * width]
 
     @staticmethod
-    def bill(capacity: int) -> int:
+    def memory_estimate(capacity: int) -> int:
         """Bytes that a tree of this capacity takes."""
         return 2 * _power_of_two(capacity) * np.dtype(np.float64).itemsize
 

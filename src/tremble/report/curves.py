@@ -32,8 +32,14 @@ DOPAMINE_AGENTS = {
 }
 """Dopamine's names and ours; others are kept as they are."""
 ZOO_COLUMNS = (
-    "environment_name", "seed", "iteration", "frame", "eval_episode_return", "train_episode_return", "normalized_return"
-)  # fmt: skip
+    "environment_name",
+    "seed",
+    "iteration",
+    "frame",
+    "eval_episode_return",
+    "train_episode_return",
+    "normalized_return",
+)
 
 
 def _table(rows: list[tuple[Any, ...]]) -> pd.DataFrame:

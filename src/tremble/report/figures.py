@@ -23,9 +23,14 @@ COLOURS = {
     "right": "#d1495b",
 }
 NAMES = {
-    "qrdqn": "QR-DQN", "dltv": "DLTV", "p_dltv": "p-DLTV", "pqr": "PQR", "dqn": "DQN", "iqn": "IQN",
+    "qrdqn": "QR-DQN",
+    "dltv": "DLTV",
+    "p_dltv": "p-DLTV",
+    "pqr": "PQR",
+    "dqn": "DQN",
+    "iqn": "IQN",
     "rainbow": "Rainbow",
-}  # fmt: skip
+}
 
 plt.rcParams.update(
     {

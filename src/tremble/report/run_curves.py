@@ -51,7 +51,7 @@ class RunCurve:
         """What made it."""
         spec = self.spec
         parts = [f"tremble train {spec['agent']} --env {spec['env']} --steps {spec['steps']} --seed {spec['seed']}"]
-        parts += [f"--domain {spec['domain']}"] if spec.get("domain") else []
+        parts += [f"--hyperparameters {spec['hyperparameters']}"] if spec.get("hyperparameters") else []
         parts += [f"--set {k}={_plain(v)}" for k, v in spec.get("agent_options", {}).items()]
         parts += [f"--env-set {k}={_plain(v)}" for k, v in spec.get("env_options", {}).items()]
         parts += [f"--n-envs {spec['n_envs']}"] if spec.get("n_envs", 1) > 1 else []

@@ -12,6 +12,7 @@ from tremble.representations.expected import Expected
 from tremble.representations.fully_parameterised import FullyParameterised
 from tremble.representations.implicit import Implicit
 from tremble.representations.non_decreasing import NonDecreasing
+from tremble.representations.options import QuantileOptions
 from tremble.representations.particles import Particles
 from tremble.representations.quantile import Quantile
 from tremble.settings import SettingsError, import_named, nearest, reference
@@ -53,5 +54,6 @@ __all__ = [
     "NonDecreasing",
     "Particles",
     "Quantile",
+    "QuantileOptions",
     "make_representation",
 ]

@@ -154,6 +154,6 @@ class Bootstrapped(eqx.Module):
         """The criterion's scores; the mask goes with the transition."""
         return scores, noise
 
-    def behaviour_gauges(self, clock: Clock) -> dict[str, Float[Array, ""]]:
+    def behaviour_metrics(self, clock: Clock) -> dict[str, Float[Array, ""]]:
         """Nothing changes over time."""
         return {}

@@ -50,9 +50,16 @@ class MonotoneHead(eqx.Module):
     n_cosines: int = eqx.field(static=True)
 
     def __init__(
-        self, key: PRNGKeyArray, n_features: int, n_actions: int, n_intervals: int, n_cosines: int, n_hidden: int,
-        dueling: bool, noisy: bool,
-    ):  # fmt: skip
+        self,
+        key: PRNGKeyArray,
+        n_features: int,
+        n_actions: int,
+        n_intervals: int,
+        n_cosines: int,
+        n_hidden: int,
+        dueling: bool,
+        noisy: bool,
+    ):
         """Fresh layers; ``n_hidden`` 0 means as many as features."""
         baseline_key, embedding_key, hidden_key, out_key = jax.random.split(key, 4)
         self.baseline = make_head(baseline_key, n_features, n_actions, 1, dueling, noisy)
@@ -216,6 +223,6 @@ class NonDecreasing(eqx.Module):
             return scores, memory
         return scores + self.coefficient(clock) * self.surprise(head, features), memory
 
-    def behaviour_gauges(self, clock: Clock) -> dict[str, Float[Array, ""]]:
+    def behaviour_metrics(self, clock: Clock) -> dict[str, Float[Array, ""]]:
         """The coefficient of the bonus."""
         return {} if self.bonus == "none" else {"bonus_coefficient": self.coefficient(clock)}

@@ -7,9 +7,9 @@ from typing import Any
 import equinox as eqx
 from jaxtyping import Array, Float, Num, Shaped
 
-from tremble.agent import Agent
-from tremble.core import Clock, Stream, Transition, stream_key
-from tremble.learn import LearnerState, learn
+from tremble.agent import Agent, LearnerState
+from tremble.core import Clock, RandomStream, Transition, stream_key
+from tremble.learn import learn
 
 
 class Diagnosis(eqx.Module):
@@ -29,17 +29,17 @@ def diagnose(
     """Look without changing anything; ``batch`` is there once learning has begun."""
     dist = agent.predict(learner.params, obs)
     n_actions = dist.atoms.shape[0]
-    noise = agent.draw_act(stream_key(seed, Stream.ACT, clock.transitions), n_actions).criterion
+    noise = agent.draw_act(stream_key(seed, RandomStream.ACT, clock.transitions), n_actions).criterion
     numbers: dict[str, Any] = {
         "updates": clock.updates,
         "episodes": clock.episodes,
         "epsilon": agent.chooser.epsilon(clock),
-        **agent.behaviour_criterion.gauges(noise, clock),
-        **(agent.representation.behaviour_gauges(clock) if agent.behaves else {}),  # type: ignore[attr-defined]
+        **agent.behaviour_criterion.metrics(noise, clock),
+        **(agent.representation.behaviour_metrics(clock) if agent.behaves else {}),  # type: ignore[attr-defined]
     }
     if batch is not None:
-        draw = agent.draw_learn(stream_key(seed, Stream.DIAGNOSE, clock.transitions))
-        key = stream_key(seed, Stream.PREDICT_TO_LEARN, clock.transitions) if agent.random_predictions else None
+        draw = agent.draw_learn(stream_key(seed, RandomStream.DIAGNOSE, clock.transitions))
+        key = stream_key(seed, RandomStream.PREDICT_TO_LEARN, clock.transitions) if agent.random_predictions else None
         _, info = learn(agent, learner, batch, draw, clock, key)
         numbers |= {
             "loss": info.loss,

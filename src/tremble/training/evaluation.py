@@ -11,11 +11,11 @@ import jax
 import numpy as np
 
 from tremble.agent import Agent
-from tremble.core import Criterion, Stream, stream_key
+from tremble.core import Criterion, RandomStream, stream_key
 from tremble.criteria import make_criterion
 from tremble.dist import ReturnDist
-from tremble.envs.adaptor import LEARNED, MASK, NO_BOOTSTRAP, EnvironmentFaultError
-from tremble.training.host import env_seed
+from tremble.envs.gym import INFO_ACTION_MASK, INFO_NO_BOOTSTRAP, INFO_TRAINING_REWARD, EnvironmentFaultError
+from tremble.training.gym_loop import env_seed
 from tremble.training.trained import TrainedAgent
 
 Ends = Literal["whole_episode", "cut"]
@@ -134,7 +134,7 @@ def evaluate(
     playing: list[_Episode | None] = [None] * n
     obs = np.zeros((n, *agent.encoder.shape), agent.encoder.dtype)
     masks: list[Any] = [None] * n
-    base = stream_key(seed, Stream.EVALUATE)
+    base = stream_key(seed, RandomStream.EVALUATE)
     keys_of = jax.jit(jax.vmap(lambda k, t: jax.random.fold_in(jax.random.fold_in(base, k), t)))
 
     def begin(i: int) -> None:
@@ -145,8 +145,8 @@ def evaluate(
             return
         playing[i] = next_one = _Episode(len(begun))
         begun.append(next_one)
-        first, info = envs[i].reset(seed=env_seed(seed, Stream.EVALUATE, next_one.number))
-        obs[i], masks[i] = agent.encoder(first), info.get(MASK)
+        first, info = envs[i].reset(seed=env_seed(seed, RandomStream.EVALUATE, next_one.number))
+        obs[i], masks[i] = agent.encoder(first), info.get(INFO_ACTION_MASK)
 
     try:
         for i in range(n):
@@ -165,12 +165,14 @@ def evaluate(
                     continue
                 if episode.length == 0:
                     episode.predicted = atoms[i, actions[i]]
-                after, reward, terminated, truncated, info = envs[i].step(int(actions[i]) + agent.first_action)
+                after, reward, terminated, truncated, info = envs[i].step(int(actions[i]) + agent.action_offset)
                 episode.total += float(reward)
-                episode.discounted += gamma**episode.length * float(info.get(LEARNED, reward)) * episode.learned
-                episode.learned &= not info.get(NO_BOOTSTRAP, False)
+                episode.discounted += (
+                    gamma**episode.length * float(info.get(INFO_TRAINING_REWARD, reward)) * episode.learned
+                )
+                episode.learned &= not info.get(INFO_NO_BOOTSTRAP, False)
                 episode.length += 1
-                obs[i], masks[i] = agent.encoder(after), info.get(MASK)
+                obs[i], masks[i] = agent.encoder(after), info.get(INFO_ACTION_MASK)
                 if terminated or truncated or episode.length >= longest:
                     episode.truncated = not terminated
                     finished += 1

@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 
 from tremble.settings import SettingsError
-from tremble.training.chunks import DEFAULT_CHUNK, Record, encoder_of, iterate
 from tremble.training.run import Run
 from tremble.training.spec import RunSpec
 from tremble.training.trained import Counts, TrainedAgent
+from tremble.training.xla_loop import DEFAULT_CHUNK, Record, encoder_of, iterate
 
 
 def train_many(
@@ -23,7 +23,7 @@ def train_many(
     steps: int,
     seeds: Sequence[int],
     sweep: dict[str, Sequence[float]] | None = None,
-    domain: str | None = None,
+    hyperparameters: str | None = None,
     env_options: dict[str, Any] | None = None,
     record_every: int = 500,
     chunk: int = DEFAULT_CHUNK,
@@ -41,7 +41,7 @@ def train_many(
             env,
             steps,
             seed,
-            domain,
+            hyperparameters,
             agent_options | dict(zip(names, values, strict=True)),
             env_options or {},
             record_every,

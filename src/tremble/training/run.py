@@ -21,23 +21,20 @@ import jax
 import numpy as np
 
 from tremble.agent import Agent
-from tremble.envs import JAX_ENVS
-from tremble.envs.adaptor import Environment, Serial, make_single, name_of, open_environment
-from tremble.envs.atari_games import is_atari
+from tremble.envs.gym import Environment, Serial, make_single, name_of, open_environment
 from tremble.envs.jax_gym import JaxGymEnv
-from tremble.envs.protocols import find_protocol
-from tremble.envs.published_agents import published_agents
+from tremble.envs.registry import benchmark_of, is_jax_env, jax_envs, make_jax_env
 from tremble.replay import readable
 from tremble.settings import SettingsError, nearest
+from tremble.trackers import open_trackers
 from tremble.training.checkpoint import CheckpointError, Contents
-from tremble.training.chunks import DEFAULT_CHUNK, CompiledLoop, Record
 from tremble.training.evaluation import evaluate
-from tremble.training.files import BEST, RunFiles, Unsaved
-from tremble.training.host import HostLoop
+from tremble.training.gym_loop import GymLoop
 from tremble.training.interrupt import deferred_interrupt
-from tremble.training.spec import ADDED_LATER, CUSTOM, RunSpec, jax_env
-from tremble.training.tracking import open_trackers
+from tremble.training.run_directory import BEST, RunFiles, Unsaved
+from tremble.training.spec import ADDED_LATER, CUSTOM, RunSpec
 from tremble.training.trained import Counts, TrainedAgent, load
+from tremble.training.xla_loop import DEFAULT_CHUNK, Record, XlaLoop
 
 SAVE_SECONDS = float(os.environ.get("TREMBLE_SAVE_SECONDS", "600"))
 """A run is saved at least this often, however slow its environment is."""
@@ -100,7 +97,7 @@ def train(
     steps: int,
     seed: int = 0,
     out: str | Path | None = None,
-    domain: str | None = None,
+    hyperparameters: str | None = None,
     env_options: dict[str, Any] | None = None,
     record_every: int = 500,
     n_envs: int = 1,
@@ -131,15 +128,33 @@ def train(
     name = agent if isinstance(agent, str) else CUSTOM
     env_name = env if isinstance(env, str) else CUSTOM
     spec = RunSpec(
-        name, env_name, steps, seed, domain, agent_options, env_options or {}, record_every, n_envs, parallel,
-        evaluate_every, evaluate_episodes, evaluate_steps,
-    )  # fmt: skip
+        name,
+        env_name,
+        steps,
+        seed,
+        hyperparameters,
+        agent_options,
+        env_options or {},
+        record_every,
+        n_envs,
+        parallel,
+        evaluate_every,
+        evaluate_episodes,
+        evaluate_steps,
+    )
     built = spec.build_agent() if isinstance(agent, str) else agent
-    return drive(
-        spec, built, env, None if out is None else Path(out), checkpoint_every=checkpoint_every, chunk=chunk,
+    return run_loop(
+        spec,
+        built,
+        env,
+        None if out is None else Path(out),
+        checkpoint_every=checkpoint_every,
+        chunk=chunk,
         replay_file=None if replay_file is None else Path(replay_file),
-        trackers=trackers, on_progress=on_progress, on_message=on_message,
-    )  # fmt: skip
+        trackers=trackers,
+        on_progress=on_progress,
+        on_message=on_message,
+    )
 
 
 def resume(directory: str | Path, **how: Any) -> Run:
@@ -155,10 +170,10 @@ def resume(directory: str | Path, **how: Any) -> Run:
             "tremble.train with the same objects and out=, which continues it"
         )
     agent = spec.rebuild_agent(contents.meta["settings"]["agent_settings"])
-    return drive(spec, agent, spec.env, Path(directory), **how)
+    return run_loop(spec, agent, spec.env, Path(directory), **how)
 
 
-def drive(
+def run_loop(
     spec: RunSpec,
     agent: Agent,
     env: Any,
@@ -179,22 +194,25 @@ def drive(
     loop: Loop
     if world is None:
         stops = tuple(n for n in (chunk, save_every if directory else 0) if n)
-        loop = CompiledLoop(agent, jax_env(spec.env, spec.env_options), spec.seed, steps, spec.record_every, stops)
+        loop = XlaLoop(agent, make_jax_env(spec.env, spec.env_options), spec.seed, steps, spec.record_every, stops)
         encoder, n_actions = loop.encoder, loop.env.n_actions
     else:
         agent = _fitted(agent, spec, world.n_envs)
-        loop = HostLoop(agent, world, spec.seed, steps, replay_file)
+        loop = GymLoop(agent, world, spec.seed, steps, replay_file)
         encoder, n_actions = world.encoder, world.n_actions
         where = "" if replay_file is None else f" in {replay_file}"
         kept = f"replay: {loop.capacity:,} transitions"
         if agent.replay.rollout:
             kept = f"rollouts: {agent.replay.rollout} steps in each of {world.n_envs} environments, learned from once"
         on_message(f"{kept}, up to {readable(loop.replay_bytes)}{where}")
-    first_action = 0 if world is None else world.first_action
+    action_offset = 0 if world is None else world.action_offset
     described = {
-        "spec": spec.as_json(), "settings": spec.describe(agent), "encoder": encoder.describe(),
-        "n_actions": n_actions, "first_action": first_action,
-    }  # fmt: skip
+        "spec": spec.as_json(),
+        "settings": spec.describe(agent),
+        "encoder": encoder.describe(),
+        "n_actions": n_actions,
+        "action_offset": action_offset,
+    }
     files = Unsaved() if directory is None else RunFiles(directory)
     rows: list[dict[str, Any]] = []
     evaluations: list[dict[str, Any]] = []
@@ -216,14 +234,14 @@ def drive(
     def trained() -> TrainedAgent:
         row = rows[-1] if rows else {}
         counts = Counts(loop.t, int(row.get("updates", 0)), int(row.get("episodes", 0)))
-        return TrainedAgent(agent, loop.params, encoder, n_actions, first_action, counts, spec)
+        return TrainedAgent(agent, loop.params, encoder, n_actions, action_offset, counts, spec)
 
     def save() -> None:
         if isinstance(files, Unsaved):
             return
         trees, facts = loop.state()
         counts = {"counts": {**trained().counts.__dict__}}
-        large = loop.blocks if isinstance(loop, HostLoop) else None
+        large = loop.blocks if isinstance(loop, GymLoop) else None
         files.save(loop.t, trees, facts, jax.device_get(loop.params), described | counts, large)
 
     last_save, saved_at = time.monotonic(), loop.t
@@ -269,7 +287,7 @@ def drive(
         sink.close()
         if world is not None:
             world.close()
-    record = loop.record_so_far if isinstance(loop, CompiledLoop) else Record()
+    record = loop.record_so_far if isinstance(loop, XlaLoop) else Record()
     made = record.arrays()
     log = made["log"] if world is None else _stepped(world)
     return Run(spec, trained(), rows, evaluations, log, made["snapshots"], episodes, best)
@@ -283,10 +301,10 @@ def _stepped(world: Environment) -> dict[str, np.ndarray]:
 
 def evaluation_maker(spec: RunSpec, env: Any) -> Callable[[], gymnasium.Env[Any, Any]]:
     """How to make a fresh environment for evaluation."""
-    if spec.env in JAX_ENVS:
+    if is_jax_env(spec.env):
         options = dict(spec.env_options)
         render_mode = options.pop("render_mode", None)
-        return lambda: JaxGymEnv(jax_env(spec.env, options), render_mode=render_mode)
+        return lambda: JaxGymEnv(make_jax_env(spec.env, options), render_mode=render_mode)
     if isinstance(env, gymnasium.Env | gymnasium.vector.VectorEnv):
         made = getattr(env, "spec", None)
         if made is None:
@@ -295,7 +313,10 @@ def evaluation_maker(spec: RunSpec, env: Any) -> Callable[[], gymnasium.Env[Any,
                 "ready-made environment, or evaluate_every=0"
             )
         return partial(gymnasium.make, made.id, **dict(made.kwargs))
-    return partial(make_single, env, spec.env_options | ({"training": False} if is_atari(spec.env) else {}))
+    benchmark = benchmark_of(spec.env)
+    return partial(
+        make_single, env, spec.env_options | ({} if benchmark is None else dict(benchmark.evaluation_options))
+    )
 
 
 def evaluation_settings(spec: RunSpec) -> dict[str, Any]:
@@ -305,21 +326,20 @@ def evaluation_settings(spec: RunSpec) -> dict[str, Any]:
     published under it.
     """
     length = {"episodes": spec.evaluate_episodes, "steps": spec.evaluate_steps}
-    if spec.protocol is None:
+    benchmark = benchmark_of(spec.env)
+    if benchmark is None or spec.protocol is None:
         return length
-    rules = find_protocol(spec.protocol)
-    own = {agent.agent: agent.evaluate_epsilon for agent in published_agents(rules.name)}
-    return length | {"ends": rules.evaluate_ends, "epsilon": own.get(spec.agent, rules.evaluate_epsilon)}
+    return length | benchmark.evaluation_rules(spec.protocol, spec.agent)
 
 
 def _open(spec: RunSpec, env: Any) -> Environment:
     """The environments of a run beside Gymnasium."""
-    if spec.env in JAX_ENVS:
+    if is_jax_env(spec.env):
         if spec.n_envs > 1:
             raise SettingsError(f"{spec.env} is written in JAX: train_many runs many of it at once, n_envs does not")
-        return open_environment(JaxGymEnv(jax_env(spec.env, spec.env_options), spec.seed))
+        return open_environment(JaxGymEnv(make_jax_env(spec.env, spec.env_options), spec.seed))
     if isinstance(env, str) and not (":" in env or "/" in env) and env not in gymnasium.registry:
-        known = [*JAX_ENVS, *gymnasium.registry]
+        known = [*jax_envs(), *gymnasium.registry]
         raise SettingsError(f"there is no environment {env!r}; {_hint(env, known)}")
     return open_environment(env, spec.n_envs, spec.parallel, spec.env_options)
 
@@ -365,4 +385,4 @@ def _flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-__all__ = ["Run", "drive", "evaluation_maker", "name_of", "resume", "train"]
+__all__ = ["Run", "evaluation_maker", "name_of", "resume", "run_loop", "train"]

@@ -8,10 +8,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tremble.agent import Agent
-from tremble.columns import domain_of
 from tremble.core import JaxEnv
-from tremble.envs import JAX_ENVS
-from tremble.envs.atari_games import is_atari
+from tremble.envs.registry import benchmark_of, is_jax_env, make_jax_env
+from tremble.hyperparameters import default_hyperparameters
 from tremble.presets import make
 from tremble.settings import SettingsError, describe, override, reference
 
@@ -29,7 +28,7 @@ ADDED_LATER: dict[str, Any] = {
     "optimiser.decay_updates": 0,
     "optimiser.centred": False,
     "updates_per_round": 1,
-    "overlap": False,
+    "async_learning": False,
     "replay.n_step": 1,
     "replay.prioritised": False,
     "replay.priority_exponent": 0.6,
@@ -50,7 +49,7 @@ class RunSpec:
     """A name from `tremble.list_envs()`, a Gymnasium id, or ``module:Class``."""
     steps: int
     seed: int = 0
-    domain: str | None = None
+    hyperparameters: str | None = None
     """Column of hyperparameters; None picks the one that goes with the environment."""
     agent_options: dict[str, Any] = field(default_factory=dict)
     env_options: dict[str, Any] = field(default_factory=dict)
@@ -81,14 +80,15 @@ class RunSpec:
     @property
     def protocol(self) -> str | None:
         """The protocol that an Atari game is played under."""
-        return str(self.env_options.get("protocol", "paper")) if is_atari(self.env) else None
+        benchmark = benchmark_of(self.env)
+        return None if benchmark is None else str(self.env_options.get("protocol", benchmark.default_protocol))
 
     def build_agent(self) -> Agent:
         """The agent the name and the options stand for."""
-        domain = self.domain or domain_of(self.env)
-        if domain == "atari" and self.protocol:
-            return make(self.agent, domain, protocol=self.protocol, **dict(self.agent_options))
-        return make(self.agent, domain, **dict(self.agent_options))
+        table = self.hyperparameters or default_hyperparameters(self.env)
+        if table == "atari" and self.protocol:
+            return make(self.agent, table, protocol=self.protocol, **dict(self.agent_options))
+        return make(self.agent, table, **dict(self.agent_options))
 
     def rebuild_agent(self, recorded: Mapping[str, Any]) -> Agent:
         """The agent of a saved run, with the settings that its file recorded: presets may have changed since."""
@@ -101,14 +101,14 @@ class RunSpec:
 
     def build(self) -> tuple[Agent, JaxEnv]:
         """Agent and environment, of a run inside XLA."""
-        return self.build_agent(), jax_env(self.env, self.env_options)
+        return self.build_agent(), make_jax_env(self.env, self.env_options)
 
     def compiled(self, agent: Agent) -> bool:
         """Whether the whole run can be compiled: the environment is written in JAX, and replay is the plain one."""
         replay = agent.replay
-        plain = replay.n_step == 1 and not (replay.prioritised or replay.rollout or agent.overlap)
+        plain = replay.n_step == 1 and not (replay.prioritised or replay.rollout or agent.async_learning)
         plain = plain and agent.updates_per_round == 1
-        return self.env in JAX_ENVS and plain and self.n_envs == 1 and not self.evaluate_every
+        return is_jax_env(self.env) and plain and self.n_envs == 1 and not self.evaluate_every
 
     def describe(self, agent: Agent | None = None) -> dict[str, Any]:
         """The full settings behind the names, for people and for comparing two runs."""
@@ -121,8 +121,8 @@ class RunSpec:
             "record_every": self.record_every,
             "agent_settings": describe(agent),
             "env_settings": (
-                describe(jax_env(self.env, self.env_options))  # type: ignore[arg-type]
-                if self.env in JAX_ENVS
+                describe(make_jax_env(self.env, self.env_options))  # type: ignore[arg-type]
+                if is_jax_env(self.env)
                 else dict(self.env_options)
             ),
         }
@@ -149,8 +149,3 @@ def _in_words(option: Any) -> str:
         f"{option!r} has no name to be saved by: name its class, with settings beside it, or train an agent that holds "
         "it: tremble.train(tremble.make(..., criterion=...), ...)"
     )
-
-
-def jax_env(name: str, options: dict[str, Any]) -> JaxEnv:
-    """An environment written in JAX, some of its options changed."""
-    return override(JAX_ENVS[name](), options)  # type: ignore[type-var]

@@ -12,14 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from tremble.agent import Agent, Network
-from tremble.core import Clock, Criterion, Stream, stream_key
+from tremble.core import Clock, Criterion, RandomStream, stream_key
 from tremble.criteria import Mean
 from tremble.dist import ReturnDist
 from tremble.envs.encoding import Encoder
 from tremble.settings import SettingsError, describe
 from tremble.training import checkpoint
 from tremble.training.checkpoint import CheckpointError
-from tremble.training.files import BEST, WEIGHTS
+from tremble.training.run_directory import BEST, WEIGHTS
 from tremble.training.spec import CUSTOM, RunSpec
 
 
@@ -40,7 +40,7 @@ class TrainedAgent:
     params: Any
     encoder: Encoder
     n_actions: int
-    first_action: int = 0
+    action_offset: int = 0
     counts: Counts = field(default_factory=Counts)
     spec: RunSpec | None = None
 
@@ -62,7 +62,7 @@ class TrainedAgent:
     def act(self, obs: Any, mask: Any = None) -> int:
         """The permitted action of the highest expected return."""
         mean = np.asarray(self.distribution(obs).mean())
-        return int(np.argmax(mean if mask is None else np.where(mask, mean, -np.inf))) + self.first_action
+        return int(np.argmax(mean if mask is None else np.where(mask, mean, -np.inf))) + self.action_offset
 
     def predict(
         self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = True
@@ -78,10 +78,10 @@ class TrainedAgent:
         calls = 0 if state is None else int(np.ravel(state[0])[0]) + 1
         criterion = Mean() if deterministic else self.agent.behaviour_criterion
         epsilon = 0.0 if deterministic else None
-        key = stream_key(0 if self.spec is None else self.spec.seed, Stream.EVALUATE, calls)
+        key = stream_key(0 if self.spec is None else self.spec.seed, RandomStream.EVALUATE, calls)
         keys = jax.random.split(key, len(batch))
         actions = np.asarray(self.choose(criterion, epsilon, keys, batch, None, as_trained=not deterministic))
-        actions = actions.astype(np.int64) + self.first_action
+        actions = actions.astype(np.int64) + self.action_offset
         return (actions[0] if n is None else actions), (None if deterministic else (np.full(len(batch), calls),))
 
     def choose(
@@ -151,7 +151,7 @@ def load(
     try:
         spec = RunSpec(**contents.meta["spec"])
         encoder = Encoder.restore(contents.meta["encoder"])
-        n_actions, first_action = int(contents.meta["n_actions"]), int(contents.meta["first_action"])
+        n_actions, action_offset = int(contents.meta["n_actions"]), int(contents.meta["action_offset"])
         counts = Counts(**contents.meta["counts"])
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{file} does not describe a run ({type(error).__name__}: {error})") from error
@@ -175,4 +175,4 @@ def load(
             raise CheckpointError(f"{file} was made with other settings of the agent: {', '.join(changed)}")
     like = jax.eval_shape(lambda: agent.init(jax.random.key(0), encoder.shape, n_actions).params)
     params = jax.tree.map(jnp.asarray, contents.tree("params", like))
-    return TrainedAgent(agent, params, encoder, n_actions, first_action, counts, spec)
+    return TrainedAgent(agent, params, encoder, n_actions, action_offset, counts, spec)

@@ -11,11 +11,11 @@ import gymnasium
 import matplotlib
 import numpy as np
 
-from tremble.core import Criterion, Stream, stream_key
+from tremble.core import Criterion, RandomStream, stream_key
 from tremble.criteria import Mean
-from tremble.envs.adaptor import MASK
+from tremble.envs.gym import INFO_ACTION_MASK
 from tremble.settings import SettingsError
-from tremble.training.host import env_seed
+from tremble.training.gym_loop import env_seed
 from tremble.training.trained import TrainedAgent
 
 matplotlib.use("Agg")
@@ -46,7 +46,7 @@ def play(
     max_steps: int = 100_000,
 ) -> list[Scene]:
     """Act for one episode of an environment made with ``render_mode="rgb_array"``."""
-    obs, info = env.reset(seed=env_seed(seed, Stream.EVALUATE, episode))
+    obs, info = env.reset(seed=env_seed(seed, RandomStream.EVALUATE, episode))
     scenes: list[Scene] = []
     total, over = 0.0, False
     while not over and len(scenes) < max_steps:
@@ -54,22 +54,26 @@ def play(
         if not isinstance(frame, np.ndarray) or frame.ndim != 3:
             raise SettingsError("this environment draws no pictures: it needs render_mode='rgb_array'")
         encoded = agent.encoder(obs)[None]
-        key = jax.random.fold_in(stream_key(seed, Stream.EVALUATE, episode), len(scenes))
-        mask = info.get(MASK)
+        key = jax.random.fold_in(stream_key(seed, RandomStream.EVALUATE, episode), len(scenes))
+        mask = info.get(INFO_ACTION_MASK)
         chosen = agent.choose(
             criterion or Mean(), epsilon, key[None], encoded, None if mask is None else np.asarray(mask, bool)[None]
         )
         action = int(np.asarray(chosen)[0])
         scenes.append(Scene(frame, agent.atoms(encoded)[0], action, total))
-        obs, reward, terminated, truncated, info = env.step(action + agent.first_action)
+        obs, reward, terminated, truncated, info = env.step(action + agent.action_offset)
         total, over = total + float(reward), bool(terminated or truncated)
     return scenes
 
 
 def write_video(
-    scenes: Sequence[Scene], path: Path, *, fps: int = 30, names: Sequence[str] | None = None,
+    scenes: Sequence[Scene],
+    path: Path,
+    *,
+    fps: int = 30,
+    names: Sequence[str] | None = None,
     on_frame: Callable[[int], None] = lambda done: None,
-) -> None:  # fmt: skip
+) -> None:
     """Write an ``.mp4`` or ``.gif``: the frame on the left, the distributions as rising curves on the right.
 
     A curve is the quantile function turned on its side, the share of returns at or below each value: unlike a density

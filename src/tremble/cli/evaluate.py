@@ -1,0 +1,172 @@
+"""What a trained agent does: episodes in numbers, and on film."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from rich.table import Table
+from tyro.conf import Positional, UseAppendAction, arg
+
+from tremble.cli.console import console
+
+
+@dataclass
+class Evaluate:
+    """Run episodes with a trained agent, and compare the returns it predicts with those it gets.
+
+    Evaluation episodes have seeds of their own, apart from all seeds of training.
+
+    Examples:
+      tremble evaluate runs/pqr-CartPole-v1-s0
+      tremble evaluate runs/pqr-CartPole-v1-s0 --criterion p_dltv --epsilon 0.001 --episodes 200
+      tremble evaluate runs/pqr-CartPole-v1-s0 --criterion cvar --set eta=0.1
+    """
+
+    run_directory: Positional[Path]
+    """The directory of a run."""
+    weights: Literal["newest", "best"] = "newest"
+    """The newest, or those of the best evaluation during training."""
+    episodes: int = 100
+    """How many."""
+    steps: int = 0
+    """In place of a number of episodes: as many as fit into so many steps (on Atari the protocol says how it ends)."""
+    seed: int = 0
+    """Seed of the evaluation."""
+    criterion: str = "mean"
+    """Act by this: `mean`, `own` (the agent's, as at the end of training), or a name of `tremble list`."""
+    set: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME=VALUE")] = ()
+    """Change a setting of the criterion: --set eta=0.1."""
+    epsilon: float | None = None
+    """Probability of a random action (default: 0; on Atari, what the protocol says)."""
+    env_set: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME=VALUE")] = ()
+    """Change an option of the environment, to see how the agent fares elsewhere."""
+
+    def run(self) -> None:
+        """Run it."""
+        import numpy as np
+        from rich.progress import Progress
+
+        from tremble.report.statistics import mean_interval
+        from tremble.settings import parse_assignments
+        from tremble.training.checkpoint import write_text
+        from tremble.training.evaluation import evaluate
+        from tremble.training.run import evaluation_maker, evaluation_settings
+        from tremble.training.trained import load
+
+        # Its environment is about to be run anyway, so its code is trusted.
+        agent = load(self.run_directory, weights=self.weights, trust_code=True)
+        assert agent.spec is not None
+        spec = dataclasses.replace(agent.spec, env_options=agent.spec.env_options | parse_assignments(self.env_set))
+        how = evaluation_settings(spec) | {"episodes": self.episodes, "steps": self.steps}
+        epsilon = how["epsilon"] = how.get("epsilon", 0.0) if self.epsilon is None else self.epsilon
+        settings = parse_assignments(self.set)
+        with Progress(console=console, transient=True) as progress:
+            bar = progress.add_task("episodes", total=None if self.steps else self.episodes)
+            result = evaluate(
+                agent,
+                evaluation_maker(spec, spec.env),
+                seed=self.seed,
+                criterion=self.criterion,
+                on_episode=lambda done: progress.update(bar, completed=done),
+                **how,
+                **settings,
+            )
+        interval = mean_interval(list(result.returns))
+        console.print(
+            f"return {result.mean:.2f}  95 % [{interval.low:.2f}, {interval.high:.2f}]  "
+            f"median {np.median(result.returns):.2f}  min {result.returns.min():.2f}  max {result.returns.max():.2f}  "
+            f"over {len(result.returns)} episodes of {spec.env}"
+        )
+        calibration = result.calibration()
+        title = "Is it calibrated? Share of episodes at or below the predicted quantile"
+        table = Table("level", *calibration["coverage"], title=title)
+        table.add_row("share", *[f"{x:.2f}" for x in calibration["coverage"].values()])
+        console.print(table)
+        console.print(
+            f"discounted return from the start: predicted {calibration['mean_predicted']:.3f}, "
+            f"happened {calibration['mean_happened']:.3f};  W1 {calibration['w1']:.3f}, W2 {calibration['w2']:.3f}"
+        )
+        if calibration["truncated"]:
+            console.print(
+                f"[yellow]{calibration['truncated']:.0%} of the episodes were cut by a time limit: their discounted "
+                "returns lack what would have followed, which the predictions include.[/]"
+            )
+        acted_by = "-".join([self.criterion, *self.set]).replace("/", "-").replace(":", "-")
+        best = "best-" if self.weights == "best" else ""
+        out = self.run_directory / f"evaluation-{best}{acted_by}-e{epsilon:g}-s{self.seed}.json"
+        row: dict[str, Any] = {"weights": self.weights, "step": agent.counts.transitions}
+        row |= {"episodes": len(result.returns), "seed": self.seed, "criterion": self.criterion, "epsilon": epsilon}
+        row |= {f"criterion.{name}": value for name, value in settings.items()}
+        write_text(out, json.dumps(row | result.row(), indent=1) + "\n")
+        console.print(f"written to [bold]{out}[/]")
+
+
+@dataclass
+class Record:
+    """Film an episode: the environment's picture beside the return distribution predicted for every action.
+
+    Needs pip install 'tremble[video]'. Example: tremble video runs/pqr-CartPole-v1-s0 --out cartpole.mp4
+    """
+
+    run_directory: Positional[Path]
+    """The directory of a run."""
+    weights: Literal["newest", "best"] = "newest"
+    """The newest, or those of the best evaluation during training."""
+    out: Path | None = None
+    """The film, .mp4 or .gif (default: episode-SEED.mp4 in the run's directory)."""
+    seed: int = 0
+    """Which episode: evaluation episode 0 of this seed."""
+    criterion: str = "mean"
+    """Act by this: `mean`, `own` (the agent's, as at the end of training), or a name of `tremble list`."""
+    set: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME=VALUE")] = ()
+    """Change a setting of the criterion: --set eta=0.1."""
+    epsilon: float = 0.0
+    """Probability of a random action."""
+    max_steps: int = 2000
+    """Stop filming after so many steps."""
+    fps: int = 30
+    """Frames per second."""
+    actions: tuple[str, ...] = ()
+    """Names of the actions, for the legend."""
+
+    def run(self) -> None:
+        """Run it."""
+        from rich.progress import Progress
+
+        from tremble.settings import SettingsError, parse_assignments
+        from tremble.training.evaluation import acting_criterion
+        from tremble.training.run import evaluation_maker
+        from tremble.training.trained import load
+        from tremble.viewer.video import play, write_video
+
+        # Its environment is about to be run anyway, so its code is trusted.
+        agent = load(self.run_directory, weights=self.weights, trust_code=True)
+        assert agent.spec is not None
+        if self.actions and len(self.actions) != agent.n_actions:
+            raise SettingsError(f"there are {agent.n_actions} actions, but {len(self.actions)} names")
+        spec = dataclasses.replace(agent.spec, env_options=agent.spec.env_options | {"render_mode": "rgb_array"})
+        env = evaluation_maker(spec, spec.env)()
+        scenes = play(
+            agent,
+            env,
+            seed=self.seed,
+            epsilon=self.epsilon,
+            max_steps=self.max_steps,
+            criterion=acting_criterion(agent.agent, self.criterion, **parse_assignments(self.set)),
+        )
+        env.close()
+        out = self.out or self.run_directory / f"episode-{self.seed}.mp4"
+        with Progress(console=console, transient=True) as progress:
+            bar = progress.add_task("drawing", total=len(scenes))
+            write_video(
+                scenes,
+                out,
+                fps=self.fps,
+                names=self.actions or getattr(env.unwrapped, "action_names", None),
+                on_frame=lambda done: progress.update(bar, completed=done),
+            )
+        console.print(f"{len(scenes)} steps, return {scenes[-1].total:.1f} before the last reward: [bold]{out}[/]")

@@ -1,0 +1,133 @@
+"""Figures and tables by command."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from rich.table import Table
+from tyro.conf import Positional, UseAppendAction, arg
+
+from tremble.cli.console import console
+
+if TYPE_CHECKING:
+    from tremble.studies.kit import Study as Plan
+
+
+@dataclass
+class Study:
+    """Reproduce a figure or table of the paper: train what is missing, then write data, figures and a report."""
+
+    name: Positional[str]
+    """Which one; `tremble list` shows them."""
+    seeds: int | None = None
+    """Seeds 0 to N-1 (default: the paper's number, or what the study's page says)."""
+    quick: bool = False
+    """A small version that shows the whole path in a minute or two; not a result."""
+    out: Path | None = None
+    """Where report, figures and data go (default: runs/NAME)."""
+    store: Path = Path("runs/store")
+    """Where trained runs are kept; studies share them, and an interrupted study goes on from there."""
+    steps: int | None = None
+    """Environment steps per run (default: 20000)."""
+    budget_minutes: float | None = None
+    """Start no new run after this long; the report says how many seeds each cell got."""
+    jobs: int | None = None
+    """Processes (default: one per core)."""
+    report_only: bool = False
+    """Train nothing; write the report from the runs there are."""
+    reuse_results: Path | None = None
+    """Directory of a report of this study, from another machine or a store that is gone: the runs in its raw data are
+    not made again if their settings are the ones wanted (studies nchain-readings and minatar)."""
+    set: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME=VALUE")] = ()
+    """Choose what a study leaves open: --set games=breakout,asterix --set agents=pqr,qrdqn (its page says what)."""
+
+    def run(self) -> None:
+        """Run it."""
+        from tremble.settings import SettingsError, nearest
+        from tremble.studies import STUDIES
+
+        if self.name not in STUDIES:
+            raise SettingsError(f"there is no study {self.name!r}; {nearest(self.name, STUDIES)}")
+        _run_study(STUDIES[self.name], self, Path(f"runs/{self.name}"))
+
+
+@dataclass
+class Demo:
+    """Train the paper's four agents on N-Chain and show what they did: about three minutes on two cores."""
+
+    out: Path = Path("runs/demo")
+    """Where report, figures and data go."""
+    store: Path = Path("runs/store")
+    """Where trained runs are kept; an interrupted demo goes on from there."""
+    seeds: int | None = None
+    """Seeds 0 to N-1 (default: 5; with --full 10, as in the paper's figure)."""
+    steps: int | None = None
+    """Environment steps per run (default: 20000)."""
+    full: bool = False
+    """The paper's settings to the letter: a learning rate at which chance decides, and twice the seeds."""
+    jobs: int | None = None
+    """Processes (default: one per core)."""
+
+    def run(self) -> None:
+        """Run it."""
+        from tremble.studies.nchain.demo import FULL, FULL_REMARK, REMARK, STUDY
+
+        study, remark = (FULL, FULL_REMARK) if self.full else (STUDY, REMARK)
+        settings = Study(study.name, seeds=self.seeds, out=self.out, store=self.store, steps=self.steps, jobs=self.jobs)
+        _run_study(study, settings, self.out, show_counts=True)
+        console.print(" ".join(remark.split()))
+
+
+@dataclass
+class Illustrate:
+    """Draw the paper's two illustrative figures with the library's own criteria (nothing is trained)."""
+
+    out: Path = Path("runs/illustrate")
+    """Where the figures go."""
+
+    def run(self) -> None:
+        """Run it."""
+        from tremble.studies.illustrations.figures import illustrate
+
+        illustrate(self.out)
+        console.print(f"figures in [bold]{self.out}[/]")
+
+
+def _run_study(study: Plan, settings: Study, default_out: Path, show_counts: bool = False) -> None:
+    """Train what is missing and write the report, as the command's settings say."""
+    from tremble.settings import SettingsError, parse_assignments
+    from tremble.studies.kit import Options, collect, run_study
+    from tremble.studies.nchain.counts import count_table
+
+    seeds = settings.seeds or (study.quick_seeds if settings.quick else study.seeds)
+    steps = settings.steps or (study.quick_steps if settings.quick else study.steps)
+    if seeds < 1 or steps < 1000:
+        raise SettingsError("a study needs at least one seed and 1,000 steps")
+    options = Options(
+        settings.out or default_out,
+        settings.store,
+        seeds,
+        steps,
+        settings.quick,
+        settings.budget_minutes,
+        settings.jobs,
+        settings.report_only,
+        settings.reuse_results,
+        study.chosen(parse_assignments(settings.set)),
+    )
+    report = run_study(study, options, console)
+    if show_counts:
+        console.print(_as_rich(count_table(collect(study, dataclasses.replace(options, report_only=True), console))))
+    console.print(f"report: [bold]{report}[/]   figures and data beside it")
+
+
+def _as_rich(markdown: str) -> Table:
+    """A markdown table for the terminal."""
+    lines = [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in markdown.strip().splitlines()]
+    table = Table(*lines[0])
+    for line in lines[2:]:
+        table.add_row(*line)
+    return table

@@ -1,0 +1,184 @@
+"""Training by command: a run from its beginning, and one that goes on."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from rich.table import Table
+from tyro.conf import Positional, UseAppendAction, arg
+
+from tremble.cli.console import console
+
+
+@dataclass
+class Train:
+    """Train one agent and keep the run: settings, metrics, evaluations, weights, and the state to continue from.
+
+    Repeating the command continues an interrupted run, with the same numbers as if it had not been interrupted;
+    `tremble resume DIRECTORY` does the same without repeating anything.
+
+    Examples:
+      tremble train pqr --env CartPole-v1 --steps 50000
+      tremble train qrdqn --env LunarLander-v3 --steps 100000 --hyperparameters control --set delta_0=5000
+      tremble train pqr --env my_package.my_env:MyEnv --steps 20000 --evaluate-every 2000
+      tremble train pqr --env atari/Pong --protocol dqn_zoo --steps 1000000
+      tremble train qrdqn --env CartPole-v1 --set criterion=cvar --set eta=0.1 --set criterion_for=behaviour
+    """
+
+    agent: Positional[str]
+    """Which agent; `tremble list` shows them."""
+    env: str = "nchain"
+    """Environment: a name of `tremble list`, a Gymnasium id (CartPole-v1), module:Class for one of your own, or a game
+    of Atari (atari/Pong)."""
+    protocol: str | None = None
+    """How an Atari game is played and learned (default: paper); `tremble protocols` shows all."""
+    steps: int = 20_000
+    """Environment steps."""
+    seed: int = 0
+    """One seed, one sequence of numbers."""
+    out: Path | None = None
+    """Run directory (default: runs/AGENT-ENV-sSEED)."""
+    hyperparameters: str | None = None
+    """Column of hyperparameters (default: the paper's for its own environments, `control` for all others)."""
+    n_envs: int = 1
+    """Environments stepped together."""
+    parallel: bool = False
+    """Give each environment a process of its own; worth it where a step takes milliseconds."""
+    evaluate_every: int | None = None
+    """Steps between two evaluations (default: a tenth of the run; none for environments that train inside XLA)."""
+    evaluate_episodes: int = 10
+    """Episodes of each evaluation."""
+    evaluate_steps: int = 0
+    """Length of each evaluation in steps, in place of a number of episodes."""
+    replay_file: Path | None = None
+    """Keep the pictures of Atari's replay in this file instead of in memory."""
+    track: UseAppendAction[tuple[Literal["tensorboard", "wandb", "mlflow"], ...]] = ()
+    """Send the metrics there too; needs pip install 'tremble[tracking]'."""
+    set: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME=VALUE")] = ()
+    """Change a setting of the agent: --set delta_0=100 --set widths=128,128. See `tremble list --settings AGENT`."""
+    env_set: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME=VALUE")] = ()
+    """Change an option of the environment: --env-set right_low=1 --env-set right_high=17."""
+
+    def run(self) -> None:
+        """Run it."""
+        from tremble.atari.games import is_atari
+        from tremble.envs.registry import is_jax_env
+        from tremble.settings import SettingsError, parse_assignments
+        from tremble.training.run import train
+
+        name = f"{self.agent}-{self.env}-s{self.seed}".replace("/", "-").replace(":", "-")
+        out = self.out or Path("runs") / name
+        options = parse_assignments(self.env_set)
+        if self.protocol is not None:
+            if not is_atari(self.env):
+                raise SettingsError(f"--protocol is about Atari (--env atari/Pong); {self.env} is none of its games")
+            options["protocol"] = self.protocol
+        every = self.evaluate_every
+        if every is None:
+            every = 0 if is_jax_env(self.env) else max(1, self.steps // 10)
+
+        def go(how: dict[str, Any]) -> Any:
+            return train(
+                self.agent,
+                self.env,
+                steps=self.steps,
+                seed=self.seed,
+                out=out,
+                hyperparameters=self.hyperparameters,
+                env_options=options,
+                n_envs=self.n_envs,
+                parallel=self.parallel,
+                replay_file=self.replay_file,
+                evaluate_every=every,
+                evaluate_episodes=self.evaluate_episodes,
+                evaluate_steps=self.evaluate_steps,
+                trackers=self.track,
+                **how,
+                **parse_assignments(self.set),
+            )
+
+        _show_run(go, f"{self.agent} on {self.env}", self.steps, out)
+
+
+@dataclass
+class Resume:
+    """Continue an interrupted run to its end; everything needed is in its directory."""
+
+    run_directory: Positional[Path]
+    """The directory given to `tremble train --out`."""
+    track: UseAppendAction[tuple[Literal["tensorboard", "wandb", "mlflow"], ...]] = ()
+    """Send the metrics there too."""
+
+    def run(self) -> None:
+        """Run it."""
+        from tremble.training.run import resume
+        from tremble.training.run_directory import RunFiles
+        from tremble.training.spec import RunSpec
+
+        contents = RunFiles(self.run_directory).newest(check_blocks=False)
+        spec = None if contents is None else RunSpec(**contents.meta["spec"])
+        title, steps = ("resume", 1) if spec is None else (f"{spec.agent} on {spec.env}", spec.steps)
+        _show_run(lambda how: resume(self.run_directory, trackers=self.track, **how), title, steps, self.run_directory)
+
+
+def _show_run(go: Callable[[dict[str, Any]], Any], title: str, steps: int, out: Path) -> None:
+    """Train under a progress bar, then say what came of it."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn(title),
+        BarColumn(),
+        TextColumn("{task.completed:,}/{task.total:,}"),
+        TextColumn("{task.fields[note]}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    names = ("reward_per_episode", "return", "evaluation", "loss", "delta", "coefficient", "epsilon")
+    with Progress(*columns, console=console) as progress:
+        bar = progress.add_task("train", total=steps, note="compiling")
+        begin: tuple[float, int] | None = None
+
+        def show(step: int, row: dict[str, Any]) -> None:
+            nonlocal begin
+            now = time.monotonic()
+            if begin is None:
+                begin = (now, step)
+            speed = (step - begin[1]) / (now - begin[0]) if now > begin[0] and step > begin[1] else None
+            parts = [f"{speed:,.0f} steps/s"] if speed else []
+            parts += [f"{k} {row[k]:.3g}" for k in names if row.get(k)]
+            progress.update(bar, completed=step, note="  ".join(parts))
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", UserWarning)
+            warnings.showwarning = lambda message, *rest: console.print(f"[yellow]warning:[/] {message}")
+            try:
+                run = go({"on_progress": show, "on_message": lambda text: console.print(f"[dim]{text}[/]")})
+            except BaseException:
+                progress.live.transient = begin is None  # a bar that never moved would only hide the message
+                raise
+    if len(run.snapshots):
+        table = Table("action", "mean", "std", "5 %", "95 %", title="Return predicted at the start state")
+        from tremble.dist import ReturnDist
+
+        dist = ReturnDist(run.snapshots["atoms"][-1])
+        for action in range(dist.atoms.shape[0]):
+            d = dist[action]
+            numbers = (d.mean(), d.std(), d.quantile(0.05), d.quantile(0.95))
+            table.add_row(str(action), *[f"{float(x):.3f}" for x in numbers])
+        console.print(table)
+        console.print(f"optimal actions: {run.optimal_count:,} of {run.spec.steps:,}")
+    if run.evaluations:
+        steps, episodes = run.spec.evaluate_steps, run.spec.evaluate_episodes
+        title = f"Evaluations, {f'{steps:,} steps' if steps else f'{episodes} episodes'} each"
+        table = Table("step", "mean return", "min", "max", title=title)
+        for row in run.evaluations:
+            shown = (row["mean"], min(row["returns"]), max(row["returns"]))
+            table.add_row(f"{row['step']:,}", *[f"{x:.2f}" for x in shown])
+        console.print(table)
+    console.print(f"saved in [bold]{out}[/]" + ("" if run.log else f"   next: tremble evaluate {out}"))

@@ -1,0 +1,360 @@
+"""True transitions from any Gymnasium environment: one or several, stepped here or in other processes, in every
+autoreset mode.
+
+What the three modes of Gymnasium's vector environments mean for a transition that ends an episode:
+
+    disabled    `step` returns the final observation; we reset. This is what vectors made here use.
+    same step   `step` returns the next episode's first observation; the final one is in ``info["final_obs"]``.
+    next step   `step` returns the final observation; the *next* `step` ignores its action and resets: no transition.
+"""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, runtime_checkable
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, VectorEnv
+
+from tremble.envs.encoding import Encoder, UnsupportedSpaceError, count_actions
+from tremble.envs.registry import benchmark_of
+from tremble.envs.rewind import Rewindable
+from tremble.settings import SettingsError
+
+INFO_ACTION_MASK = "action_mask"
+INFO_NO_BOOTSTRAP = "no_bootstrap"
+"""In ``info``: what follows this step is not part of its return, although the episode goes on (a life was lost)."""
+INFO_RAW_REWARD = "raw_reward"
+"""In ``info``: the reward as people count it, where the agent's is clipped."""
+INFO_TRAINING_REWARD = "training_reward"
+"""In ``info``: the reward that agents are trained on, where an environment for evaluation gives another."""
+INFO_GAME_OVER = "game_over"
+"""In ``info``: whether what people call a game has ended, where the agent's episodes are shorter."""
+Snapshots = list[tuple[dict[str, Any], dict[str, np.ndarray]]]
+
+
+class EnvironmentFaultError(RuntimeError):
+    """The environment misbehaved; the message names it, the step, and what it did."""
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What agents see before they act: ``obs[n, *obs]`` and the permitted actions ``mask[n, actions]`` if it says."""
+
+    obs: np.ndarray
+    mask: np.ndarray | None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one step of n environments brought."""
+
+    happened: np.ndarray
+    """bool[n]: false where the call only reset, so that there is no transition."""
+    reward: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    final: Observation
+    """Where each transition led: the true final observation where an episode ended."""
+    next: Observation
+    """What to act on next: the next episode's first observation where one ended."""
+    no_bootstrap: np.ndarray
+    """bool[n]: where nothing after the step counts, although the episode goes on."""
+    score: np.ndarray
+    """The reward in points of the game."""
+    over: np.ndarray
+    """bool[n]: where a whole game ended, for the records."""
+
+
+@runtime_checkable
+class Environment(Protocol):
+    """n environments as a training loop sees them."""
+
+    name: str
+    n_envs: int
+    n_actions: int
+    action_offset: int
+    """Number of the first action in the environment's own space."""
+    encoder: Encoder
+    stacked: bool
+    """Whether observations are the newest pictures ``[height, width, n]``, so that replay can store each once."""
+
+    @property
+    def resetting(self) -> np.ndarray:
+        """bool[n]: where the next step will only reset, whatever the action."""
+        ...
+
+    def start(self, seeds: Sequence[int]) -> Observation:
+        """Begin an episode in each, from its seed."""
+        ...
+
+    def send(self, actions: np.ndarray) -> None:
+        """Give the actions; what runs elsewhere begins at once."""
+        ...
+
+    def receive(self) -> Outcome:
+        """The outcome of the actions sent."""
+        ...
+
+    def snapshot(self) -> Snapshots | None:
+        """How to get back here, or None if there is no way."""
+        ...
+
+    def rewind(self, snapshots: Snapshots) -> np.ndarray | None:
+        """Go back there; the encoded observations ``[n, *obs]``, or None if it did not work."""
+        ...
+
+    def close(self) -> None:
+        """Free what the environments hold."""
+        ...
+
+
+class Serial:
+    """Environments stepped one after the other in this process: the fastest way for cheap ones."""
+
+    def __init__(self, envs: Sequence[gymnasium.Env[Any, Any]], name: str):
+        """Take over environments of one kind."""
+        self.name, self.n_envs = name, len(envs)
+        self.envs = [Rewindable(env, i) for i, env in enumerate(envs)]
+        self.encoder = Encoder.of(self.envs[0].observation_space)
+        self.n_actions, self.action_offset = count_actions(self.envs[0].action_space, name)
+        self.stacked = bool(self.envs[0].unwrapped.metadata.get("stacked_pictures"))
+        self._masks: list[Any] = [None] * self.n_envs
+        self._obs = np.zeros((self.n_envs, *self.encoder.shape), self.encoder.dtype)
+        self._actions = np.zeros(self.n_envs, np.int64)
+        self.resetting = np.zeros(self.n_envs, bool)
+
+    def start(self, seeds: Sequence[int]) -> Observation:
+        """Begin an episode in each, from its seed."""
+        for i, seed in enumerate(seeds):
+            self._reset(i, seed)
+        return self._seen()
+
+    def send(self, actions: np.ndarray) -> None:
+        """Remember the actions: this process is where the environments run."""
+        self._actions = actions
+
+    def receive(self) -> Outcome:
+        """Step each, and start the next episode where one ended."""
+        n = self.n_envs
+        reward, terminated, truncated = np.zeros(n), np.zeros(n, bool), np.zeros(n, bool)
+        no_bootstrap, score, over = np.zeros(n, bool), np.zeros(n), np.zeros(n, bool)
+        after_obs, after_masks = np.empty_like(self._obs), list(self._masks)
+        for i, env in enumerate(self.envs):
+            obs, reward[i], terminated[i], truncated[i], info = env.step(int(self._actions[i]) + self.action_offset)
+            after_obs[i] = self._obs[i] = self.encoder(obs)
+            after_masks[i] = self._masks[i] = info.get(INFO_ACTION_MASK)
+            no_bootstrap[i], score[i] = info.get(INFO_NO_BOOTSTRAP, False), info.get(INFO_RAW_REWARD, reward[i])
+            over[i] = info.get(INFO_GAME_OVER, terminated[i] or truncated[i])
+            if terminated[i] or truncated[i]:
+                self._reset(i, None)
+        after = Observation(after_obs, _stack_masks(after_masks, self.n_actions))
+        happened = np.ones(n, bool)
+        return Outcome(happened, reward, terminated, truncated, after, self._seen(), no_bootstrap, score, over)
+
+    def snapshot(self) -> Snapshots | None:
+        """How to get back here."""
+        return [env.snapshot() for env in self.envs]
+
+    def rewind(self, snapshots: Snapshots) -> np.ndarray | None:
+        """Go back there."""
+        there = [env.rewind(snapshots) for env in self.envs]
+        if any(obs is None for obs in there):
+            return None
+        self._obs = np.stack([self.encoder(obs) for obs in there])
+        return self._obs.copy()
+
+    def close(self) -> None:
+        """Free what the environments hold."""
+        for env in self.envs:
+            env.close()
+
+    def _reset(self, i: int, seed: int | None) -> None:
+        obs, info = self.envs[i].reset(seed=seed)
+        self._obs[i], self._masks[i] = self.encoder(obs), info.get(INFO_ACTION_MASK)
+
+    def _seen(self) -> Observation:
+        return Observation(self._obs.copy(), _stack_masks(self._masks, self.n_actions))
+
+
+class Vector:
+    """A Gymnasium vector environment in any autoreset mode."""
+
+    def __init__(self, envs: VectorEnv[Any, Any, Any], name: str, rewindable: bool = False):
+        """``rewindable`` says that each of the environments inside is a `Rewindable`."""
+        self.name, self.envs, self.n_envs = name, envs, envs.num_envs
+        self.encoder = Encoder.of(envs.single_observation_space)
+        self.n_actions, self.action_offset = count_actions(envs.single_action_space, name)
+        mode = envs.metadata.get("autoreset_mode")
+        if mode is None:
+            raise UnsupportedSpaceError(
+                f"{name} does not say in metadata['autoreset_mode'] what it does at the end of an episode; "
+                "set it to one of gymnasium.vector.AutoresetMode"
+            )
+        self.mode = AutoresetMode(mode)
+        self.stacked = bool(envs.metadata.get("stacked_pictures"))
+        self._rewindable = rewindable
+        self.resetting = np.zeros(self.n_envs, bool)
+        self._sent: np.ndarray | None = None
+
+    def start(self, seeds: Sequence[int]) -> Observation:
+        """Begin an episode in each, from its seed."""
+        obs, info = self.envs.reset(seed=list(seeds))  # type: ignore[arg-type]
+        self.resetting[:] = False
+        return self._seen(obs, info)
+
+    def send(self, actions: np.ndarray) -> None:
+        """Give the actions; processes of their own begin at once."""
+        actions = np.asarray(actions, np.int64) + self.action_offset
+        if isinstance(self.envs, AsyncVectorEnv):
+            self.envs.step_async(actions)
+        else:
+            self._sent = actions
+
+    def receive(self) -> Outcome:
+        """The outcome, translated from the autoreset mode."""
+        if isinstance(self.envs, AsyncVectorEnv):
+            obs, reward, terminated, truncated, info = self.envs.step_wait()
+        else:
+            obs, reward, terminated, truncated, info = self.envs.step(self._sent)
+        seen = self._seen(obs, info)
+        reward, terminated, truncated = np.asarray(reward), np.asarray(terminated), np.asarray(truncated)
+        no_bootstrap, score, over = self._told(info, reward, terminated | truncated)
+        after, happened = seen, ~self.resetting
+        ended = (terminated | truncated) & happened
+        if self.mode is AutoresetMode.NEXT_STEP:
+            self.resetting = ended
+        elif ended.any() and self.mode is AutoresetMode.SAME_STEP:
+            after = self._final(seen, info, ended)
+        elif ended.any():
+            obs, info = self.envs.reset(options={"reset_mask": ended})
+            started = self._seen(obs, info)
+            mask = None if started.mask is None or seen.mask is None else seen.mask.copy()
+            if mask is not None:
+                assert started.mask is not None
+                mask[ended] = started.mask[ended]
+            seen = Observation(started.obs, mask)
+        return Outcome(happened, reward, terminated, truncated, after, seen, no_bootstrap, score, over)
+
+    def snapshot(self) -> Snapshots | None:
+        """How to get back here; vectors that were not made here cannot say."""
+        return list(self.envs.call("snapshot")) if self._rewindable else None  # type: ignore[attr-defined]
+
+    def rewind(self, snapshots: Snapshots) -> np.ndarray | None:
+        """Go back there."""
+        if not self._rewindable:
+            return None
+        there = self.envs.call("rewind", snapshots)  # type: ignore[attr-defined]
+        if any(obs is None for obs in there):
+            return None
+        return np.stack([self.encoder(obs) for obs in there])
+
+    def close(self) -> None:
+        """Free what the environments hold."""
+        self.envs.close()
+
+    def _seen(self, obs: Any, info: dict[str, Any]) -> Observation:
+        mask = info.get(INFO_ACTION_MASK)
+        return Observation(
+            np.array(self.encoder(obs, (self.n_envs,))), None if mask is None else np.asarray(mask).astype(bool)
+        )
+
+    def _told(self, info: dict[str, Any], reward: np.ndarray, ended: np.ndarray) -> tuple[np.ndarray, ...]:
+        """What environments say besides: where the return is cut, the reward in points, and where a game ended.
+
+        Under the same-step mode, what is said of an episode's last step is in ``final_info``.
+        """
+        said = []
+        for key, default in (
+            (INFO_NO_BOOTSTRAP, np.zeros(self.n_envs, bool)),
+            (INFO_RAW_REWARD, reward),
+            (INFO_GAME_OVER, ended),
+        ):
+            values = default.astype(default.dtype if key != INFO_RAW_REWARD else np.float64)
+            for source in (info, info.get("final_info", {})):
+                if key in source:
+                    values = np.where(source.get(f"_{key}", True), source[key], values)
+            said.append(values)
+        return tuple(said)
+
+    def _final(self, seen: Observation, info: dict[str, Any], ended: np.ndarray) -> Observation:
+        """What episodes ended with, under the same-step mode."""
+        obs, mask = seen.obs.copy(), None if seen.mask is None else seen.mask.copy()
+        final = info["final_obs"]
+        for i in np.flatnonzero(ended):
+            obs[i] = self.encoder(final[i])
+            if mask is not None:
+                mask[i] = info["final_info"][INFO_ACTION_MASK][i]
+        return Observation(obs, mask)
+
+
+def open_environment(
+    env: Any, n_envs: int = 1, parallel: bool = False, options: dict[str, Any] | None = None
+) -> Environment:
+    """An `Environment` from a Gymnasium id, ``module:Class``, a function that makes one, or a ready-made object.
+
+    ``parallel`` gives each environment a process of its own; worth it where a step takes milliseconds.
+    """
+    name = name_of(env)
+    if isinstance(env, VectorEnv):
+        return Vector(env, name)
+    if isinstance(env, gymnasium.Env):
+        if n_envs > 1:
+            raise UnsupportedSpaceError(f"{name} is one ready-made environment: give its id or a function for several")
+        return Serial([env], name)
+    benchmark = benchmark_of(env) if isinstance(env, str) else None
+    vector = benchmark.open_vector(env, n_envs, options or {}) if benchmark is not None else None
+    if vector is not None:
+        return vector
+    make = partial(make_single, env, options or {})
+    if not parallel:
+        return Serial([make() for _ in range(n_envs)], name)
+    make().close()  # here first, so that a mistake is one message and not that of n processes
+    functions = [partial(_make_numbered, make, i) for i in range(n_envs)]
+    # Not by forking this process: JAX has threads here, and a fork takes their locks along.
+    start = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+    processes = AsyncVectorEnv(functions, context=start, autoreset_mode=AutoresetMode.DISABLED)
+    return Vector(processes, name, rewindable=True)
+
+
+def make_single(env: Any, options: dict[str, Any]) -> gymnasium.Env[Any, Any]:
+    """One environment from a Gymnasium id, ``module:Class`` or a function; what goes wrong is explained."""
+    try:
+        if not isinstance(env, str):
+            return env(**options)
+        module, colon, attribute = env.partition(":")
+        if colon and attribute.isidentifier():
+            return getattr(importlib.import_module(module), attribute)(**options)
+        return gymnasium.make(env, **options)
+    except gymnasium.error.DependencyNotInstalled as error:
+        extra = "".join(
+            f". For tremble: pip install 'tremble[{name}]'" for name in ("box2d", "atari") if name in str(error).lower()
+        )
+        raise UnsupportedSpaceError(f"cannot make {name_of(env)}: {error}{extra}") from error
+    except (gymnasium.error.NameNotFound, gymnasium.error.NamespaceNotFound) as error:
+        raise UnsupportedSpaceError(f"{error} Give a Gymnasium id, or module:Class for one of your own.") from error
+    except (ImportError, AttributeError, TypeError, SettingsError, gymnasium.error.Error) as error:
+        raise UnsupportedSpaceError(f"cannot make {name_of(env)}: {error}") from error
+
+
+def _make_numbered(make: Callable[[], gymnasium.Env[Any, Any]], index: int) -> gymnasium.Env[Any, Any]:
+    return Rewindable(make(), index)
+
+
+def name_of(env: Any) -> str:
+    """What to call an environment in messages and files."""
+    if isinstance(env, str):
+        return env
+    spec = getattr(env, "spec", None)
+    return str(spec.id) if spec is not None else getattr(env, "__name__", type(env).__name__)
+
+
+def _stack_masks(masks: Sequence[Any], n_actions: int) -> np.ndarray | None:
+    if all(mask is None for mask in masks):
+        return None
+    return np.stack([np.ones(n_actions, bool) if mask is None else np.asarray(mask).astype(bool) for mask in masks])

@@ -1,0 +1,63 @@
+"""Optimisers as records of hyperparameters; `transform` makes the optax optimiser.
+
+Learning rates and epsilons are traced, so one compiled program serves several of them.
+"""
+
+from __future__ import annotations
+
+import equinox as eqx
+import optax
+
+from tremble.core import Scalar
+
+
+class Adam(eqx.Module):
+    """Adam as the published agents use it; presets set its epsilon to 0.01 / batch size."""
+
+    learning_rate: Scalar = 5e-5
+    adam_epsilon: Scalar = 1e-8
+    max_grad_norm: float | None = eqx.field(static=True, default=None)
+    """Clip the gradient's global norm to this; None does not."""
+    decay_updates: int = eqx.field(static=True, default=0)
+    """Lower the learning rate linearly to zero over so many updates; 0 keeps it."""
+
+    def transform(self) -> optax.GradientTransformation:
+        """The optax optimiser."""
+        rate = _learning_rate(self.learning_rate, self.decay_updates)
+        return _clipped(optax.adam(rate, eps=self.adam_epsilon), self.max_grad_norm)
+
+
+class RMSProp(eqx.Module):
+    """RMSProp without momentum: gradient / (sqrt(mean square) + epsilon), as in PyTorch; or centred."""
+
+    learning_rate: Scalar = 1e-4
+    rms_decay: Scalar = 0.99
+    """Of the running means."""
+    rms_epsilon: Scalar = 1e-5
+    centred: bool = eqx.field(static=True, default=False)
+    """Divide by sqrt(mean square - squared mean + epsilon) instead, as the DQN of 2015 does."""
+    max_grad_norm: float | None = eqx.field(static=True, default=None)
+    """Clip the gradient's global norm to this; None does not."""
+    decay_updates: int = eqx.field(static=True, default=0)
+    """Lower the learning rate linearly to zero over so many updates; 0 keeps it."""
+
+    def transform(self) -> optax.GradientTransformation:
+        """The optax optimiser."""
+        rate = _learning_rate(self.learning_rate, self.decay_updates)
+        rmsprop = optax.rmsprop(
+            rate, decay=self.rms_decay, eps=self.rms_epsilon, centered=self.centred, eps_in_sqrt=self.centred
+        )
+        return _clipped(rmsprop, self.max_grad_norm)
+
+
+Optimiser = Adam | RMSProp
+
+
+def _learning_rate(rate: Scalar, decay_updates: int) -> optax.ScalarOrSchedule:
+    return optax.linear_schedule(rate, 0.0, decay_updates) if decay_updates else rate
+
+
+def _clipped(optimiser: optax.GradientTransformation, max_grad_norm: float | None) -> optax.GradientTransformation:
+    if max_grad_norm is None:
+        return optimiser
+    return optax.chain(optax.clip_by_global_norm(max_grad_norm), optimiser)

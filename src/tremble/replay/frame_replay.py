@@ -1,0 +1,176 @@
+"""Replay of stacked pictures that stores every picture once.
+
+An observation of Atari shows the newest four pictures, so a plain memory holds each of them eight times: in four
+observations before a step, and in four after. A million transitions are 53 GiB then, and 6.7 GiB here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Int, Num, UInt8, UInt32
+
+from tremble.core import Transition
+from tremble.replay.frame_store import BLACK, FrameStore
+from tremble.replay.numpy_replay import NumpyReplay, memory_estimate
+from tremble.replay.spec import ReplaySpec
+
+SPARE = 0.02
+"""Room for more pictures than transitions: one for the start of every episode. If it is too little, more is made."""
+
+
+class FrameReplay:
+    """`NumpyReplay` for observations ``[height, width, stack]`` of bytes, with the same items and the same samples.
+
+    Items hold the slots of their pictures instead of the pictures. `keep` turns observations into slots, by comparing
+    them with what the same environment showed before; nothing is assumed about how episodes begin or how stacks are
+    padded, so what comes out is what went in, whatever it was.
+    """
+
+    def __init__(
+        self, capacity: int, example: Transition, spec: ReplaySpec, n_envs: int = 1, file: Path | None = None
+    ) -> None:
+        """Empty memory for items like ``example``; pictures go to a memory-mapped file if one is named."""
+        height, width, self._stack = example.obs_tm1.shape
+        self.items = NumpyReplay(capacity, _with_slots(example), spec)
+        self.frames = FrameStore(_expected_frames(capacity, n_envs, spec.n_step), (height, width), file)
+        # What the environment showed last, for comparison; and the slots of what an item to come may still refer to.
+        self._shown: list[UInt8[np.ndarray, "stack height width"] | None] = [None] * n_envs
+        self._recent: list[deque[Int[np.ndarray, "stack"]]] = [deque() for _ in range(n_envs)]
+        self._reach = spec.n_step + 1
+
+    @property
+    def capacity(self) -> int:
+        """Items that fit."""
+        return self.items.capacity
+
+    @property
+    def count(self) -> int:
+        """Items ever inserted."""
+        return self.items.count
+
+    @property
+    def size(self) -> int:
+        """Items that can be sampled."""
+        return self.items.size
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is something to sample."""
+        return self.items.ready
+
+    @property
+    def nbytes(self) -> int:
+        """Memory taken by what is stored, and by the whole ring of items."""
+        return self.items.nbytes + self.frames.nbytes
+
+    def keep(
+        self, env: int, obs: UInt8[np.ndarray, "height width stack"], after: UInt8[np.ndarray, "height width stack"]
+    ) -> tuple[Int[np.ndarray, "stack"], Int[np.ndarray, "stack"]]:
+        """Slots in place of the observations before and after a step, whose items must be inserted before the next."""
+        return self._refer(env, obs), self._refer(env, after)
+
+    def _refer(self, env: int, obs: np.ndarray) -> np.ndarray:
+        """The slots of an observation's pictures; those that are new are stored."""
+        planes, last, recent = np.ascontiguousarray(obs.transpose(2, 0, 1)), self._shown[env], self._recent[env]
+        if last is not None and np.array_equal(planes, last):
+            return recent[-1]
+        if last is not None and np.array_equal(planes[:-1], last[1:]):  # one step later, nearly always
+            slots = np.append(recent[-1][1:], self.frames.put(planes[-1]))
+        else:
+            slots = self._match(planes, last, recent[-1] if recent else None)
+        slots = slots.astype(np.int32)
+        self._shown[env] = planes
+        self.frames.hold(slots.tolist())
+        recent.append(slots)
+        if len(recent) > self._reach:
+            self.frames.release(recent.popleft().tolist())
+        return slots
+
+    def _match(self, planes: np.ndarray, last: np.ndarray | None, there: np.ndarray | None) -> np.ndarray:
+        """Slots of a stack that is not the last one moved by one: an episode begins, or its stack is not full yet."""
+        slots: list[int] = []
+        for k, plane in enumerate(planes):
+            if not plane.any():
+                slots.append(BLACK)
+            elif k and np.array_equal(plane, planes[k - 1]):
+                slots.append(slots[-1])
+            elif last is not None and there is not None and np.array_equal(plane, last[k]):
+                slots.append(int(there[k]))
+            else:
+                slots.append(self.frames.put(plane))
+        return np.array(slots)
+
+    def insert(self, item: Transition) -> None:
+        """Store an item whose observations are slots, in place of the oldest if the ring is full."""
+        self.frames.hold(item.obs_tm1.tolist() + item.obs_t.tolist())
+        if self.items.size == self.items.capacity:
+            oldest = self.items.next_to_go()
+            self.frames.release(oldest["obs_tm1"].tolist() + oldest["obs_t"].tolist())
+        self.items.insert(item)
+
+    def sample(
+        self, noise: UInt32[np.ndarray, "batch"], importance_exponent: float
+    ) -> tuple[Transition, Int[np.ndarray, "batch"]]:
+        """Items with replacement, as a batch with its importance weights, and where they came from.
+
+        Observations are views whose last axis is not the fastest one: whoever puts them on a device copies them anyway,
+        and reorders them on the way.
+        """
+        batch, slots = self.items.sample(noise, importance_exponent)
+        pictures = self.frames.take(np.concatenate([batch.obs_tm1, batch.obs_t], axis=1)).transpose(0, 2, 3, 1)
+        before, after = pictures[..., : self._stack], pictures[..., self._stack :]
+        return batch._replace(obs_tm1=before, obs_t=after), slots
+
+    def update_priorities(self, slots: Int[np.ndarray, "batch"], losses: Num[np.ndarray, "batch"]) -> None:
+        """As `NumpyReplay.update_priorities`."""
+        self.items.update_priorities(slots, losses)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """All that later samples depend on but the pictures: those are in the blocks of ``frames``."""
+        recent = [slots for deck in self._recent for slots in deck]
+        return {
+            **self.items.state(),
+            **{f"frames_{name}": array for name, array in self.frames.state().items()},
+            "recent_lengths": np.array([len(deck) for deck in self._recent], np.int64),
+            "recent": np.stack(recent) if recent else np.zeros((0, self._stack), np.int32),
+        }
+
+    def load(self, state: dict[str, np.ndarray], blocks: Iterable[np.ndarray]) -> None:
+        """Continue from a `state` and the blocks of pictures that belong to it."""
+        own = {"recent_lengths", "recent", "frames_used", "frames_free"}
+        if not own <= state.keys():
+            raise ValueError("a replay memory saved under other settings: it does not hold stacked pictures")
+        self.items.load({name: array for name, array in state.items() if name not in own})
+        self.frames.load({"used": state["frames_used"], "free": state["frames_free"]})
+        for number, block in enumerate(blocks):
+            self.frames.load_block(number, block)
+        lengths = state["recent_lengths"].tolist()
+        if len(lengths) != len(self._recent) or max(lengths) > self._reach:
+            raise ValueError("a replay memory saved under another n_step or number of environments")
+        ends = np.cumsum(lengths).tolist()
+        for env, (length, end) in enumerate(zip(lengths, ends, strict=True)):
+            self._recent[env] = deque(state["recent"][end - length : end])
+            self._shown[env] = self.frames.take(self._recent[env][-1]) if length else None
+            for slots in self._recent[env]:
+                self.frames.hold(slots.tolist())
+        self.frames.hold_all(self.items.stored("obs_tm1"), self.items.stored("obs_t"))
+
+
+def frame_memory_estimate(capacity: int, example: Transition, spec: ReplaySpec, n_envs: int) -> int:
+    """About what a `FrameReplay` takes once it is full, before anything is allocated."""
+    height, width, _ = example.obs_tm1.shape
+    items = memory_estimate(capacity, _with_slots(example), spec.prioritised)
+    return items + _expected_frames(capacity, n_envs, spec.n_step) * (height * width + 4)
+
+
+def _expected_frames(capacity: int, n_envs: int, n_step: int) -> int:
+    return int(capacity * (1 + SPARE)) + n_envs * (n_step + 8)
+
+
+def _with_slots(example: Transition) -> Transition:
+    slots = np.zeros(example.obs_tm1.shape[-1], np.int32)
+    return example._replace(obs_tm1=slots, obs_t=slots)

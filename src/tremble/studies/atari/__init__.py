@@ -1,0 +1,1 @@
+"""Atari: the paper's audit, scores, learning curves, schedules on Pong, QUOTA."""

@@ -1,0 +1,203 @@
+"""The paper's Atari numbers, recomputed from its raw tables: every summary, count, bold and asterisk, with a verdict."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from tremble.report import tables
+from tremble.report.scores import iqm, optimality_gap
+from tremble.studies.atari import figures as atari_figures
+from tremble.studies.atari.claims import (
+    AGENTS,
+    NAMES,
+    NO_OPS,
+    QUOTA,
+    STICKY,
+    Claim,
+    cell_claims,
+    mark_claims,
+    percent,
+    quota_claims,
+    summary_claims,
+    win_claims,
+    wins,
+)
+from tremble.studies.atari.texts import text_claims
+from tremble.studies.kit import Options, Results, Study
+
+HEADER = ("claim", "where", "printed", "recomputed", "verdict")
+SETTINGS = {NO_OPS: "30 no-ops, 50M", STICKY: "sticky, 50M (Enduro repaired)", QUOTA: "30 no-ops, 40M"}
+
+
+def sections() -> dict[str, list[Claim]]:
+    """All claims, in the order of the report."""
+    return {
+        "In words": text_claims(),
+        "Summary table of 55 games": summary_claims(),
+        "Games won": win_claims(),
+        "Bold and asterisks": mark_claims(),
+        "Comparison with QUOTA and DLTV": quota_claims(),
+        "Single cells": cell_claims(),
+    }
+
+
+def claim_table(claims: Sequence[Claim]) -> str:
+    """claim | where | printed | recomputed | verdict, with the reason below the verdict where there is one."""
+    rows = [
+        [
+            claim.claim,
+            claim.where,
+            claim.printed,
+            claim.recomputed,
+            (claim.verdict if claim.verdict.startswith("holds") else f"**{claim.verdict}**")
+            + (f": {claim.because}" if claim.because else ""),
+        ]
+        for claim in claims
+    ]
+    return tables.markdown(HEADER, rows, 5)
+
+
+def measure_table() -> str:
+    """Four summaries and two means without the largest games."""
+    rows = []
+    for table, setting in SETTINGS.items():
+        normalised = percent(table, repaired=True)
+        for agent in AGENTS[table]:
+            column = normalised[agent].dropna()
+            scores = column.to_numpy()[None] / 100
+            large = [game for game in ("VideoPinball", "Atlantis", "Berzerk") if game in column.index]
+            numbers = (
+                column.mean(),
+                column.median(),
+                100 * iqm(scores),
+                100 * optimality_gap(scores),
+                column.drop("VideoPinball").mean(),
+                column.drop(large).mean(),
+            )
+            rows.append([setting, NAMES[agent], *(f"{x:.1f}" for x in numbers)])
+    header = (
+        "setting",
+        "agent",
+        "mean",
+        "median",
+        "IQM",
+        "optimality gap",
+        "mean without VideoPinball",
+        "and without Atlantis, Berzerk",
+    )
+    return tables.markdown(header, rows, 2)
+
+
+def win_table() -> str:
+    """PQR against every other agent."""
+    rows = []
+    for table, setting in SETTINGS.items():
+        for rival in AGENTS[table][:-1]:
+            found = wins(table, "pqr", rival, repaired=True)
+            rows.append([setting, NAMES[rival], found.wins, found.ties, found.losses, f"{found.sign_test:.3f}"])
+    return tables.markdown(("setting", "PQR against", "won", "tied", "lost", "sign test p"), rows, 2)
+
+
+def story(counted: Counter[str]) -> str:
+    """The findings in words, their numbers from the same computation as the tables."""
+    no_ops, sticky = percent(NO_OPS), percent(STICKY, repaired=True)
+    middle = no_ops.apply(lambda column: 100 * iqm(column.to_numpy()[None] / 100))
+    share = no_ops.loc["VideoPinball", "pqr"] / no_ops["pqr"].sum()
+    few = no_ops.drop(index=["VideoPinball", "Atlantis", "Berzerk"]).mean()
+    rest = sticky.drop(index="VideoPinball").mean()
+    gap = sticky.apply(lambda column: 100 * optimality_gap(column.to_numpy()[None] / 100))
+    assert gap.idxmin() == rest.idxmax() == "pqr", "the story below says so"
+    dltv = wins(QUOTA, "pqr", "dltv")
+    return f"""- **Under no-ops PQR is ahead of QR-DQN**: {wins(NO_OPS, "pqr", "qrdqn").text()}; interquartile mean {middle["pqr"]:.0f} % against {middle["qrdqn"]:.0f} %. The “562 %” is a
+  difference of percentage points between means, and {100 * share:.0f} % of PQR's mean is one game, VideoPinball; without VideoPinball, Atlantis and Berzerk the two means are {few["pqr"]:.0f} % and {few["qrdqn"]:.0f} %.
+- **It is level with IQN** (interquartile means {middle["pqr"]:.1f} % and {middle["iqn"]:.1f} %, medians {no_ops["pqr"].median():.0f} % and {no_ops["iqn"].median():.0f} %, {wins(NO_OPS, "pqr", "iqn").text()}) **and behind Rainbow**
+  ({wins(NO_OPS, "pqr", "rainbow").text()}), where the text says better and comparable.
+- **Under sticky actions PQR has the smallest optimality gap** ({gap["pqr"]:.0f} %; IQN {gap["iqn"]:.0f} %) **and the highest mean without VideoPinball** ({rest["pqr"]:.0f} %; IQN {rest["iqn"]:.0f} %), which the
+  paper does not mention. But its baselines there are Dopamine's returns *during training* with ε = 0.01, while PQR's own scores are presumably evaluations with ε = 0.001, so part of that lead may be the measurement.
+- **One slip explains the sticky summary**: DQN and IQN are exchanged on Enduro. Exchanging them back makes {counted["holds once Enduro is repaired"]} cells right at once.
+- **The comparison with QUOTA and DLTV does not follow from its table**: no printed mean does, and “PQR beats DLTV in 39 games” is {dltv.wins} ({dltv.wins + dltv.ties} with ties, of {dltv.games}).
+- Scores are best evaluations of a run, a maximum of noisy numbers, and no spread over seeds is printed. Nothing here can say how much of a difference is chance of training; the sign test below treats games as the sample.
+"""
+
+
+def write_data(claims: dict[str, list[Claim]], options: Options) -> None:
+    """Claims and normalised scores as CSV."""
+    rows = [
+        [section, c.claim, c.where, c.printed, c.recomputed, c.verdict, c.because]
+        for section, listed in claims.items()
+        for c in listed
+    ]
+    tables.write_csv(options.out / "claims.csv", ("section", *HEADER, "because"), rows)
+    atari_figures.write_games(options)
+
+
+def analyse(results: Results, options: Options) -> str:
+    """Everything is recomputed here: there are no runs to store."""
+    claims = sections()
+    write_data(claims, options)
+    atari_figures.draw_summary(options)
+    atari_figures.draw_leaving_out(options)
+    atari_figures.draw_measures(options)
+    for table in (NO_OPS, STICKY):
+        atari_figures.draw_games(table, options)
+    counted: Counter[str] = Counter(claim.verdict for listed in claims.values() for claim in listed)
+    total = sum(counted.values())
+    shares = tables.markdown(("verdict", "claims"), [[v, n] for v, n in counted.most_common()], 1)
+    parts = "\n".join(f"### {name}\n\n{claim_table(listed)}" for name, listed in claims.items())
+    return f"""# The paper's Atari numbers, recomputed
+
+*Pitfall of Optimism* prints raw scores for every game, and summaries of them. This study recomputes the summaries from the raw scores, {total} claims in
+all, and says which of them hold. Nothing is trained. Human-normalised score = 100 (score − random) / (human − random), with the random and human scores
+printed in the same table; a win is a strictly higher score.
+
+{shares}
+## What is left of the story
+
+{story(counted)}
+![summary](summary.png)
+
+## Claims
+
+{parts}
+*Holds, rounded otherwise*: cut off or rounded up instead of rounded. *Holds once Enduro is repaired*: with the two exchanged cells put back. *Depends on the
+measure*: the mean says so, others do not.
+
+## Not like for like
+
+| table | PQR | the others |
+| --- | --- | --- |
+| no-ops, 50M | the paper's runs, protocol `paper` | DQN Zoo, protocol `dqn_zoo`: evaluations, 5 seeds |
+| sticky, 50M | the paper's runs, protocol `paper_sticky` | Dopamine, protocol `dopamine`: returns of training, 5 seeds; QR-DQN, IQN and Rainbow with 3-step updates, QR-DQN and Rainbow with prioritised replay |
+| no-ops, 40M | the paper's runs | DQN Zoo at 40M frames; QUOTA and its QR-DQN at 40M *steps* (160M frames), 16 workers, no replay; DLTV reproduced by the authors |
+
+How the protocols differ is on [their page](../../protocols.md). Our own tables refuse to put them into one.
+
+## Every summary, not one
+
+{measure_table()}
+All in percent; the optimality gap is what is missing to the human, so less is better.
+
+![measures](measures.png)
+
+![leaving out](leaving_out.png)
+
+## Game by game
+
+{win_table()}
+Two-sided sign test, ties left out.
+
+![games under no-ops](games_no_ops.png)
+
+![games under sticky actions](games_sticky.png)
+
+Data: `claims.csv`, `games.csv` (normalised scores as printed, in percent). Made by `tremble study atari-audit`.
+"""
+
+
+STUDY = Study(
+    "atari-audit",
+    "the paper's Atari summaries, counts and marks recomputed from its raw scores; trains nothing",
+    lambda options: [],
+    analyse,
+)

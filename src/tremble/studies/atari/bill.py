@@ -1,0 +1,97 @@
+"""What a study on Atari will take, before it starts: the doctor's arithmetic over the runs that are missing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+from tremble.atari import doctor
+from tremble.atari.protocols import find_protocol
+from tremble.replay import readable
+from tremble.settings import SettingsError
+from tremble.studies.kit import Options, seconds_of
+from tremble.training.spec import RunSpec
+
+FINISHED = "of finished runs"
+
+
+def frames_of(spec: RunSpec) -> int:
+    """Frames of a run."""
+    return spec.steps * find_protocol(str(spec.protocol)).frame_skip_max
+
+
+def speed_of(agent: str, protocol: str, finished: Sequence[RunSpec], options: Options) -> tuple[float | None, str]:
+    """Frames a second of one run, and how it is known: said, measured now, or that of finished runs of the study."""
+    said = options.choices.get("speed", "unknown")
+    if said == "measure":
+        return doctor.measure_frames_per_second(agent, protocol), "measured now"
+    if said != "unknown":
+        if isinstance(said, bool) or not isinstance(said, int | float) or said <= 0:
+            raise SettingsError(f"speed is a number of frames a second above 0, or measure; got {said!r}")
+        return float(said), "as said"
+    alike = [spec for spec in finished if spec.agent == agent] or list(finished)
+    frames = seconds = 0.0
+    for spec in alike:
+        if known := seconds_of(options.store, [spec]):
+            frames, seconds = frames + frames_of(spec), seconds + known[0]
+    return (frames / seconds, FINISHED) if seconds else (None, "")
+
+
+def bill(missing: Sequence[RunSpec], finished: Sequence[RunSpec], options: Options) -> RenderableType:
+    """Memory, disk and hours of the missing runs, agent by agent and together."""
+    if problems := doctor.complaints(doctor.versions()):
+        raise SettingsError(problems[0])
+    agents: dict[str, list[RunSpec]] = {}
+    for spec in missing:
+        agents.setdefault(spec.agent, []).append(spec)
+    jobs = min(options.jobs or os.cpu_count() or 1, len(missing))
+    title = f"{len(missing)} runs to train, {jobs} at a time, under {missing[0].protocol}"
+    table = Table("agent", "runs", "frames", "updates", "replay", "frames/s", "hours of a run", title=title)
+    replays: list[int] = []
+    disks: list[int] = []
+    hours: float | None = 0.0
+    how = ""
+    for agent, specs in agents.items():
+        spec = specs[0]
+        frames = frames_of(spec)
+        speed, known = speed_of(agent, str(spec.protocol), finished, options)
+        one = doctor.run_cost(agent, str(spec.protocol), frames, speed, spec.n_envs, **spec.agent_options)
+        how = known or how
+        replays += [one.replay_bytes] * len(specs)
+        disks += [one.disk_bytes] * len(specs)
+        hours = None if hours is None or one.hours is None else hours + one.hours * len(specs)
+        table.add_row(
+            agent,
+            f"{len(specs)}",
+            f"{frames:,}",
+            f"{one.updates:,}",
+            readable(one.replay_bytes),
+            "?" if speed is None else f"{speed:,.0f}",
+            "?" if one.hours is None else f"{one.hours:,.1f}",
+        )
+    memory, disk = (sum(sorted(sizes)[-jobs:]) for sizes in (replays, disks))
+    lines = [f"memory for replay: {readable(memory)} at a time; disk for checkpoints: up to {readable(disk)}"]
+    if hours is None:
+        lines.append("hours: not known; --set speed=FRAMES_A_SECOND or --set speed=measure says them")
+    else:
+        without = "" if how == FINISHED else ", evaluations not counted"
+        lines.append(f"hours at these speeds ({how}{without}): {hours / jobs:,.1f} ({hours / jobs / 24:,.1f} days)")
+    return Group(table, *lines, *shortages(memory, disk, options))
+
+
+def shortages(memory: int, disk: int, options: Options) -> list[Any]:
+    """What there is not enough of, and what can be done about it."""
+    here = doctor.machine(options.store)
+    found = []
+    if memory > here.free_memory:
+        found.append(
+            f"[bold red]not enough memory:[/] {readable(here.free_memory)} are free; fewer --jobs, or --set memory_size=200000 "
+            "(the report will say that it is not the protocol's)"
+        )
+    if disk > here.free_disk:
+        found.append(f"[bold red]not enough disk:[/] {readable(here.free_disk)} are free at {options.store}")
+    return found

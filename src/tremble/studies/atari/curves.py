@@ -1,0 +1,125 @@
+"""Evaluation curves on the five games in which the paper sees PQR far ahead under sticky actions, published curves behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+
+from tremble.report import tables
+from tremble.report.curve_figures import draw_curves
+from tremble.report.curves import load_dopamine, load_dqn_zoo
+from tremble.report.references import game_name
+from tremble.settings import SettingsError
+from tremble.studies.atari.bill import bill
+from tremble.studies.atari.plan import Plan, cells_of, choices, plan_of
+from tremble.studies.atari.results import load_run, of_kind
+from tremble.studies.atari.tables import conditions, draw, game_table, lead, name_of, shown, write_raw
+from tremble.studies.kit import Cell, Options, Results, Study
+
+GAMES = ("assault", "battle_zone", "beam_rider", "berzerk", "bowling")
+FRAMES = 10_000_000
+NOWHERE = "none"
+
+
+def cells(options: Options) -> list[Cell]:
+    """Every agent on every game."""
+    return cells_of(plan_of(STUDY, options))
+
+
+def published_curves(directory: Path, plan: Plan) -> pd.DataFrame:
+    """Dopamine's files of games (JSON) and DQN Zoo's of agents (CSV) in a directory, the games of the study only."""
+    if not directory.is_dir():
+        raise SettingsError(f"published={directory} is not a directory with Dopamine's JSON or DQN Zoo's CSV files")
+    games = {game_name(game) for game in plan.games}
+    found = []
+    readers: tuple[tuple[str, Callable[[Path], pd.DataFrame]], ...] = (("json", load_dopamine), ("csv", load_dqn_zoo))
+    for ending, read in readers:
+        for path in sorted(directory.rglob(f"*.{ending}")):
+            if ending == "json" and not _is_of(path, games):
+                continue
+            curves = read(path)
+            found.append(curves[curves["game"].isin(games)])
+    found = [curves for curves in found if not curves.empty]
+    if not found:
+        raise SettingsError(f"{directory} has no published curves of {', '.join(sorted(games))}")
+    return pd.concat(found, ignore_index=True)
+
+
+def _is_of(path: Path, games: set[str]) -> bool:
+    """Whether a file of Dopamine's is about one of the games."""
+    try:
+        return game_name(path.stem) in games
+    except SettingsError:
+        return False
+
+
+def analyse(results: Results, options: Options) -> str:
+    """Raw data, figures and report."""
+    plan = plan_of(STUDY, options)
+    curves, scores = write_raw(results, plan, options.out)
+    draw(curves, options.out)
+    directory = str(STUDY.chosen(options.choices)["published"])
+    behind = "No published curves were given: `--set published=DIR` with Dopamine's JSON or DQN Zoo's CSV files draws them behind ours."
+    if directory != NOWHERE:
+        published = published_curves(Path(directory), plan)
+        published.to_csv(options.out / "published.csv", index=False, lineterminator="\n")
+        ours = of_kind(curves, "evaluation")
+        early = published[published["frame"] <= max(plan.frames, int(published["frame"].min()))]
+        draw_curves(pd.concat([early, ours]), options.out / "beside_published")
+        draw_curves(pd.concat([published, ours]), options.out / "beside_published_whole")
+        behind = """![beside published](beside_published.png)
+
+*Ours (tremble) and published curves up to the same frame, each labelled with its protocol and kind of return; lines of two protocols, or of training and evaluation, are not
+the same measurement. `beside_published_whole` has the published curves to their end; their values are in `published.csv`.*"""
+    return f"""# Curves on five games
+
+{conditions(results, plan)}
+
+![curves](curves.png)
+
+{behind}
+
+## Game by game
+
+{game_table(scores, results, plan, "evaluation")}
+## The paper's claim
+
+Under sticky actions, the paper says, PQR improves dramatically over IQN and Rainbow in these games (best scores up to 50M frames). Differences of ours, seed by seed:
+*supported* if the interval lies above 0, *contradicted* if below, *inconclusive* otherwise. The paper's rivals are Dopamine's curves of training under another protocol;
+ours share PQR's.
+
+{claims(scores, plan)}
+Raw data: `curves.csv`, `scores.csv` (one row a run), `final.csv` (every fresh game).
+"""
+
+
+def claims(scores: pd.DataFrame, plan: Plan) -> str:
+    """PQR's lead over each other agent, by best and by mean height."""
+    if "pqr" not in plan.agents:
+        return "PQR is not among the agents chosen.\n"
+    games = [game_name(game) for game in plan.games]
+    rows = [
+        [f"PQR − {name_of(rival)}", title, *[shown(lead(scores, game, "pqr", rival, measure)) for game in games]]
+        for rival in plan.agents
+        if rival != "pqr"
+        for measure, title in (("best", "best"), ("area", "mean height"))
+    ]
+    return tables.markdown(["difference", "of", *games], rows, 2)
+
+
+STUDY = Study(
+    "atari-curves",
+    "curves on the five games of the paper's claim about sticky actions; --set agents=…, published=DIR",
+    cells,
+    analyse,
+    seeds=3,
+    quick_seeds=1,
+    steps=FRAMES // 4,
+    quick_steps=2_000,
+    load=load_run,
+    choices=choices(GAMES, "paper_sticky", ("iqn", "rainbow_dopamine", "pqr"), FRAMES) | {"published": NOWHERE},
+    bill=bill,
+    partial=True,
+)

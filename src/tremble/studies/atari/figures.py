@@ -1,0 +1,171 @@
+"""The audit in pictures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tremble.report import figures
+from tremble.report.references import load_reference
+from tremble.report.scores import iqm, optimality_gap
+from tremble.studies.atari.claims import AGENTS, NAMES, NO_OPS, QUOTA, STICKY, percent, summary
+from tremble.studies.kit import Options
+
+COLOURS = figures.COLOURS | {
+    "iqn": "#588157",
+    "rainbow": "#7b5ea7",
+    "quota": "#b5838d",
+    "qrdqn_zoo": "#6b7280",
+    "qrdqn_zhang": "#a3a3a3",
+}
+AGREES, DIFFERS, TIE = "#2a6f97", "#d1495b", "#9ca3af"
+SETTINGS = {NO_OPS: "30 no-ops", STICKY: "sticky actions"}
+
+
+def draw_summary(options: Options) -> None:
+    """Printed numbers beside recomputed ones."""
+    printed = load_reference("atari55_summary")
+    labels = {
+        "mean_percent": "mean, %",
+        "median_percent": "median, %",
+        "above_human": "above human, games",
+        "above_dqn": "above DQN, games",
+    }
+    figure, axes = figures.new(2, 4, 11.0, 5.2, sharey=True)
+    agents = AGENTS[NO_OPS][::-1]
+    for row, (table, protocol) in zip(axes, ((NO_OPS, "noop"), (STICKY, "sticky")), strict=True):
+        recomputed = summary(table)
+        for ax, (column, label) in zip(row, labels.items(), strict=True):
+            for y, agent in enumerate(agents):
+                said, found = float(printed.loc[(agent, protocol), column]), float(recomputed.loc[agent, column])
+                # A difference of rounding is none.
+                colour = AGREES if abs(said - found) < 1 else DIFFERS
+                ax.plot([said, found], [y, y], color=colour, lw=2.5, alpha=0.35, solid_capstyle="round")
+                ax.plot(found, y, "o", color=colour, ms=7, zorder=3)
+                ax.plot(said, y, "o", mfc="white", mec=colour, mew=1.5, ms=11, zorder=2)
+                if colour == DIFFERS:
+                    text = f"{said:.0f} → {found:.0f}"
+                    ax.annotate(
+                        text,
+                        ((said + found) / 2, y),
+                        (0, 8),
+                        textcoords="offset points",
+                        ha="center",
+                        color=colour,
+                        fontsize=8,
+                    )
+            ax.set_yticks(range(len(agents)), [NAMES[agent] for agent in agents])
+            ax.set_ylim(-0.6, len(agents) - 0.3)
+            ax.margins(x=0.22)
+            if table == NO_OPS:
+                ax.set_title(label)
+        row[0].set_ylabel(SETTINGS[table], fontweight="bold")
+    figure.suptitle("Summary table: printed (ring) and recomputed from the paper's own raw scores (dot)", fontsize=11)
+    figures.save(figure, options.out / "summary")
+
+
+def leaving_out(table: str, count: int) -> tuple[list[str], pd.DataFrame]:
+    """Means as the games with the largest scores (of any agent) are left out, one after another."""
+    normalised = percent(table, repaired=True)
+    order = list(normalised.max(axis=1).sort_values(ascending=False).index[:count])
+    rows = [normalised.drop(index=order[:k]).mean() for k in range(count + 1)]
+    return order, pd.DataFrame(rows)
+
+
+def draw_leaving_out(options: Options, count: int = 8) -> None:
+    """How much of a mean is a few games."""
+    figure, axes = figures.new(1, 3, 12.5, 4.3, sharey=True)
+    titles = {NO_OPS: "30 no-ops, 50M frames", STICKY: "sticky actions, 50M frames", QUOTA: "30 no-ops, 40M frames"}
+    for ax, (table, title) in zip(axes, titles.items(), strict=True):
+        order, means = leaving_out(table, count)
+        for agent in AGENTS[table]:
+            strong = agent == "pqr"
+            ax.plot(
+                means[agent].to_numpy(),
+                "o-",
+                ms=4 + strong,
+                lw=1.4 + 1.2 * strong,
+                color=COLOURS[agent],
+                label=NAMES[agent],
+                zorder=3 + strong,
+            )
+        ax.set_xticks(
+            range(count + 1), ["all games", *(f"− {game}" for game in order)], rotation=50, ha="right", fontsize=8
+        )
+        ax.set_title(title)
+        ax.set_ylim(0)
+        ax.legend(fontsize=8)
+    axes[0].set_ylabel("mean human-normalised score, %")
+    figure.suptitle("The mean as its largest games are left out, one after another", fontsize=11)
+    figures.save(figure, options.out / "leaving_out")
+
+
+def draw_measures(options: Options) -> None:
+    """Four summaries, one order of agents each."""
+    figure, axes = figures.new(2, 4, 11.0, 5.0)
+    for row, table in zip(axes, (NO_OPS, STICKY), strict=True):
+        normalised = percent(table, repaired=True)
+        values = {
+            "mean": normalised.mean(),
+            "median": normalised.median(),
+            "interquartile mean": normalised.apply(lambda c: 100 * iqm(c.to_numpy()[None] / 100)),
+            "gap to human, % (less is better)": normalised.apply(
+                lambda c: 100 * optimality_gap(c.to_numpy()[None] / 100)
+            ),
+        }
+        for ax, (name, column) in zip(row, values.items(), strict=True):
+            column = column.sort_values(ascending=not name.startswith("gap"))
+            for y, agent in enumerate(column.index):
+                ax.barh(y, column[agent], color=COLOURS[agent], alpha=1.0 if agent == "pqr" else 0.55, height=0.68)
+                ax.text(column[agent], y, f" {column[agent]:.0f}", va="center", fontsize=9)
+            ax.set_yticks(range(len(column)), [NAMES[agent] for agent in column.index])
+            ax.grid(axis="y", visible=False)
+            ax.margins(x=0.24)
+            if table == NO_OPS:
+                ax.set_title(name if name.startswith("gap") else f"{name}, %", fontsize=10)
+        row[0].set_ylabel(SETTINGS[table], fontweight="bold")
+    figure.suptitle("Who is ahead depends on the summary (best on top; Enduro repaired)", fontsize=11)
+    figures.save(figure, options.out / "measures")
+
+
+def draw_games(table: str, options: Options) -> None:
+    """PQR beside each rival, game by game."""
+    normalised = percent(table, repaired=True) / 100
+    rivals = ["qrdqn", "iqn", "rainbow"]
+    order = (normalised["pqr"] - normalised["qrdqn"]).sort_values().index
+    figure, axes = figures.new(1, 3, 10.5, 11.5, sharey=True)
+    for ax, rival in zip(axes, rivals, strict=True):
+        difference = (normalised["pqr"] - normalised[rival])[order].to_numpy()
+        colours = [AGREES if d > 0 else DIFFERS if d < 0 else TIE for d in difference]
+        ax.hlines(range(len(order)), 0, difference, color=colours, lw=2.2)
+        ax.scatter(difference, range(len(order)), color=colours, s=18, zorder=3)
+        ax.set_xscale("symlog", linthresh=0.1, linscale=0.6)
+        ax.axvline(0, color="#374151", lw=0.8)
+        ax.set_xticks([-100, -10, -1, 0, 1, 10, 100], ["−100", "−10", "−1", "0", "1", "10", "100"])
+        ax.set_xlim(-600, 600)
+        won, tied = int((difference > 0).sum()), int((difference == 0).sum())
+        _title(ax, rival, won, tied, len(order) - won - tied)
+        ax.set_ylim(-1, len(order))
+        ax.grid(axis="y", alpha=0.5)
+    axes[0].set_yticks(range(len(order)), order, fontsize=8)
+    axes[1].set_xlabel("PQR minus the other, in units of the human's lead over random play")
+    figure.suptitle(f"PQR game by game, {SETTINGS[table]}, best up to 50M frames", fontsize=12)
+    figures.save(figure, options.out / f"games_{'no_ops' if table == NO_OPS else 'sticky'}")
+
+
+def _title(ax: Any, rival: str, won: int, tied: int, lost: int) -> None:
+    counts = f"{won} won, {tied} tied, {lost} lost"
+    ax.set_title(f"against {NAMES[rival]}\n{counts}", fontsize=10)
+
+
+def write_games(options: Options) -> None:
+    """Normalised scores of every game, agent and table, for other programs."""
+    frames = []
+    for table in (NO_OPS, STICKY, QUOTA):
+        tidy = percent(table).rename_axis("game").reset_index().melt("game", var_name="agent", value_name="percent")
+        frames.append(tidy.assign(table=table))
+    games = pd.concat(frames)[["table", "game", "agent", "percent"]]
+    games["percent"] = np.round(games["percent"], 3)
+    games.to_csv(options.out / "games.csv", index=False, lineterminator="\n")

@@ -1,0 +1,147 @@
+"""What a study that trains on Atari consists of: its choices, checked, and the runs that follow from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tremble.atari.doctor import PAPER_GAMES
+from tremble.atari.games import id_of, rom_of
+from tremble.atari.protocols import AtariProtocol, find_protocol
+from tremble.presets import PRESETS
+from tremble.report.references import game_name
+from tremble.settings import SettingsError, nearest
+from tremble.studies.kit import Cell, Options, Study
+
+ON_POLICY = {"quota_onpolicy": 16}
+"""Agents without a memory, and beside how many games they were published."""
+QUICK = {"start_steps": 500, "memory_size": 2_000}
+QUICK_CAP_FRAMES = 2_000
+"""A quick look ends games after 500 steps: untrained agents can make them last for half an hour."""
+
+
+def choices(games: Sequence[str], protocol: str, agents: Sequence[str], frames: int) -> dict[str, Any]:
+    """What every study of these leaves open, with its own defaults; without ``games``, they are no choice."""
+    return ({"games": tuple(games)} if games else {}) | {
+        "protocol": protocol,
+        "agents": tuple(agents),
+        "frames": frames,
+        "episodes": 0,  # of an evaluation; 0: the protocol's steps
+        "memory_size": 0,  # 0: the protocol's
+        "speed": "unknown",  # frames a second of one run, or "measure"
+    }
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The choices of a study, checked."""
+
+    protocol: AtariProtocol
+    games: list[str]
+    """As the emulator's files are called."""
+    agents: list[str]
+    steps: int
+    episodes: int
+    """Games of an evaluation; 0: as many as the protocol's steps have room for."""
+    memory_size: int
+    """0: the protocol's."""
+    quick: bool
+
+    @property
+    def frames(self) -> int:
+        """Frames of a run."""
+        return self.steps * self.protocol.frame_skip_max
+
+    @property
+    def evaluate_every(self) -> int:
+        """Steps between evaluations."""
+        return max(1, self.steps // 2) if self.quick else self.protocol.evaluate_every_steps
+
+    def labels(self) -> list[tuple[str, str, str]]:
+        """(label of the cell, game, agent), in order; the game as papers spell it."""
+        return [(label(game, agent), game_name(game), agent) for game in self.games for agent in self.agents]
+
+
+def label(game: str, agent: str) -> str:
+    """A cell's."""
+    return f"{game_name(game)} | {agent}"
+
+
+def plan_of(study: Study, options: Options, games: Sequence[str] = ()) -> Plan:
+    """Read the choices; what does not exist is an error that names the nearest that does.
+
+    ``games`` are those of a study that leaves no choice of them.
+    """
+    chosen = study.chosen(options.choices)
+    protocol = chosen["protocol"]
+    if not isinstance(protocol, str) or "," in protocol:
+        raise SettingsError(
+            "a study has one protocol: scores under two do not compare. Give each a study of its own, with another --out"
+        )
+    rules = find_protocol(protocol)
+    asked = tuple(games or chosen["games"])
+    roms = PAPER_GAMES if asked == ("all",) else tuple(rom_of(game) for game in asked)
+    for agent in chosen["agents"]:
+        if agent not in PRESETS:
+            raise SettingsError(f"there is no agent {agent!r}; {nearest(agent, PRESETS)}")
+    if chosen["episodes"] < 0 or chosen["memory_size"] < 0:
+        raise SettingsError("episodes and memory_size are at least 0, which stands for the protocol's own")
+    played, agents = list(dict.fromkeys(roms)), list(dict.fromkeys(chosen["agents"]))
+    steps = _steps(study, chosen, options, rules.frame_skip_max)
+    if options.quick:
+        played, agents = played[:1], list(dict.fromkeys([agents[0], agents[-1]]))
+    episodes = 2 if options.quick else chosen["episodes"]
+    return Plan(rules, played, agents, steps, episodes, chosen["memory_size"], options.quick)
+
+
+def _steps(study: Study, chosen: Mapping[str, Any], options: Options, skip: int) -> int:
+    """Steps of a run: by `frames`, or by --steps where it is given instead."""
+    if options.quick:
+        return options.steps
+    by_frames = chosen["frames"] // skip
+    if options.steps == study.steps:
+        if by_frames < 1000:
+            raise SettingsError(f"a run has at least {1000 * skip:,} frames, got {chosen['frames']:,}")
+        return by_frames
+    if chosen["frames"] not in (study.choices["frames"], options.steps * skip):
+        raise SettingsError(
+            f"--steps {options.steps:,} and frames={chosen['frames']:,} contradict each other: a step is {skip} frames. "
+            "Give one of them"
+        )
+    return options.steps
+
+
+def cells_of(plan: Plan) -> list[Cell]:
+    """Every agent on every game. Studies with equal settings have equal cells, and so share their runs."""
+    env_options: dict[str, Any] = {"protocol": plan.protocol.name}
+    if plan.quick:
+        env_options["cap_frames"] = QUICK_CAP_FRAMES
+    run = {
+        "record_every": max(1000, plan.steps // 1000),
+        "evaluate_every": plan.evaluate_every,
+    }
+    run |= {"evaluate_episodes": plan.episodes} if plan.episodes else {"evaluate_steps": plan.protocol.evaluate_steps}
+    return [
+        Cell(
+            label(game, agent),
+            agent,
+            agent_options(agent, plan),
+            env_options,
+            id_of(game),
+            None,
+            run | ({"n_envs": ON_POLICY[agent]} if agent in ON_POLICY else {}),
+            plan.steps,
+        )
+        for game in plan.games
+        for agent in plan.agents
+    ]
+
+
+def agent_options(agent: str, plan: Plan) -> dict[str, Any]:
+    """What is not as the protocol says."""
+    settings: dict[str, Any] = {}
+    if agent not in ON_POLICY:
+        settings |= QUICK if plan.quick else {}
+        settings |= {"memory_size": plan.memory_size} if plan.memory_size else {}
+    return settings | ({"n_quantiles": 16} if plan.quick else {})

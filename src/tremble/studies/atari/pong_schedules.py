@@ -1,0 +1,176 @@
+"""The paper's ablation on Pong: how fast the perturbation fades, and whether it is random."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from tremble.report import tables
+from tremble.report.statistics import Interval, difference_interval
+from tremble.studies.atari.bill import bill
+from tremble.studies.atari.plan import Plan, cells_of, choices, plan_of
+from tremble.studies.atari.results import area, load_run, of_kind
+from tremble.studies.atari.tables import conditions, draw, game_table, shown, text, verdict, write_raw
+from tremble.studies.kit import Cell, Options, Results, Study
+
+GAMES = ("pong",)
+FRAMES = 10_000_000
+AGENTS = ("pqr", "pqr_const", "pqr_opt", "pqr_sqrt_log", "pqr_sqrt_log_opt")
+CALLED = {
+    "pqr": "PQR: Δ ~ 1/t",
+    "pqr_const": "1/t⁰: Δ constant",
+    "pqr_opt": "OPT: always the top quantile",
+    "pqr_sqrt_log": "√(log t/t)",
+    "pqr_sqrt_log_opt": "√(log t/t) + OPT",
+}
+MAXIMUM = 21.0
+NEAR = 20.0
+"""Mean points from which on a run counts as having reached the maximum."""
+EARLY, LATE = 1 / 3, 3 / 4
+"""Early is the first third of a run, late its last quarter."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """An ordering that the paper describes: the first is above the second, early or late."""
+
+    text: str
+    first: str
+    second: str
+    when: str
+
+
+CLAIMS = (
+    Claim("optimism learns quickly in the early stages", "pqr_opt", "pqr", "early"),
+    Claim("… also with the schedule of DLTV", "pqr_sqrt_log_opt", "pqr", "early"),
+    Claim("optimism converges without reaching the maximum", "pqr", "pqr_opt", "late"),
+    Claim("… also with the schedule of DLTV", "pqr", "pqr_sqrt_log_opt", "late"),
+    Claim("a set of fixed size ends with low performance", "pqr", "pqr_const", "late"),
+    Claim("the schedule of p-DLTV degrades performance", "pqr", "pqr_sqrt_log", "late"),
+)
+
+
+def cells(options: Options) -> list[Cell]:
+    """The five curves."""
+    return cells_of(plan_of(STUDY, options, GAMES))
+
+
+def phases(curves: pd.DataFrame, frames: int) -> pd.DataFrame:
+    """For each run the mean height of its early evaluations, and mean and spread of its late ones."""
+    rows = []
+    for (agent, seed), curve in of_kind(curves, "evaluation").groupby(["agent", "seed"], sort=False):
+        curve = curve.sort_values("frame")
+        at, values = curve["frame"].to_numpy(), curve["value"].to_numpy()
+        early, late = at <= max(EARLY * frames, at[0]), at > min(LATE * frames, at[-1] - 1)
+        rows.append((agent, seed, area(at[early], values[early]), values[late].mean(), values[late].std()))
+    return pd.DataFrame(rows, columns=["agent", "seed", "early", "late", "late_spread"])
+
+
+def difference(found: pd.DataFrame, claim: Claim) -> Interval | None:
+    """First minus second, seed by seed."""
+    first, second = (
+        dict(found[found["agent"] == agent][["seed", claim.when]].itertuples(index=False))
+        for agent in (claim.first, claim.second)
+    )
+    return difference_interval(first, second) if set(first) & set(second) else None
+
+
+def top_table(found: pd.DataFrame, plan: Plan) -> str:
+    """Who is at the maximum at the end, and how steadily."""
+    rows = []
+    for agent in plan.agents:
+        here = found[found["agent"] == agent]
+        if here.empty:
+            rows.append([CALLED.get(agent, agent), *["–"] * 5])
+            continue
+        between = f"{here['late'].std(ddof=1):.2f}" if len(here) > 1 else "–"
+        rows.append(
+            [
+                CALLED.get(agent, agent),
+                text(here["early"]),
+                text(here["late"]),
+                between,
+                f"{here['late_spread'].mean():.2f}",
+                f"{int((here['late'] >= NEAR).sum())} of {len(here)}",
+            ]
+        )
+    header = ["curve", "early [95 %]", "late [95 %]", "late: spread of seeds", "late: spread in time", "at the maximum"]
+    return tables.markdown(header, rows)
+
+
+def stability(found: pd.DataFrame) -> str:
+    """The claim about PQR alone: at the maximum in every seed, and no other is."""
+    always = [
+        agent for agent, runs in found.groupby("agent", sort=False)["late"] if bool(np.all(runs.to_numpy() >= NEAR))
+    ]
+    others = [CALLED.get(str(agent), str(agent)) for agent in always if agent != "pqr"]
+    if "pqr" not in set(found["agent"]):
+        return "there are no runs of PQR"
+    if "pqr" not in always:
+        return "contradicted here: PQR does not reach it in every seed"
+    if others:
+        return f"half of it: PQR reaches it in every seed, but so does {', '.join(others)}"
+    return "supported: PQR reaches it in every seed, and none of the others does"
+
+
+def analyse(results: Results, options: Options) -> str:
+    """Raw data, figures, verdicts."""
+    plan = plan_of(STUDY, options, GAMES)
+    curves, scores = write_raw(results, plan, options.out)
+    draw(curves, options.out)
+    found = phases(curves, plan.frames)
+    found.round(4).to_csv(options.out / "phases.csv", index=False, lineterminator="\n")
+    rows = [
+        [claim.text, f"{CALLED[claim.first]} − {CALLED[claim.second]}, {claim.when}", shown(interval)]
+        for claim in CLAIMS
+        for interval in (difference(found, claim),)
+        if {claim.first, claim.second} <= set(plan.agents)
+    ]
+    decided = [verdict(difference(found, claim)) for claim in CLAIMS]
+    return f"""# Schedules of the perturbation on Pong
+
+{conditions(results, plan)}
+
+The paper's figure has five curves without numbers, and does not say how long they are or which scales the other schedules have; ours are Δ = 1 for the constant, and DLTV's 50 in
+√(log t/t). Its Pong is “v4”; protocol `paper_v4` is the reading in which that means a random frame skip.
+
+![curves](curves.png)
+
+## Early and late
+
+*Early* is the mean height of the curve in the first third of the run, *late* the mean of the evaluations in its last quarter; the maximum is {MAXIMUM:g}, and a run is *at the maximum* if its
+late mean is at least {NEAR:g}.
+
+{top_table(found, plan)}
+## The paper's ordering
+
+Differences seed by seed: *supported* if the interval lies above 0, *contradicted* if below, *inconclusive* otherwise.
+
+{tables.markdown(["the paper says", "difference", "ours [95 %]"], rows, 2)}
+*PQR is the only method that stably achieves the maximum score*: {stability(found)}.
+
+{decided.count("supported")} of {len(CLAIMS)} orderings are supported at {plan.frames:,} frames.
+
+## Scores
+
+{game_table(scores, results, plan, "evaluation")}
+Raw data: `phases.csv`, `curves.csv`, `scores.csv` (one row a run), `final.csv` (every fresh game).
+"""
+
+
+STUDY = Study(
+    "pong-schedules",
+    "the paper's ablation on Pong: five schedules of the perturbation; --set frames=…, protocol=…",
+    cells,
+    analyse,
+    seeds=3,
+    quick_seeds=1,
+    steps=FRAMES // 4,
+    quick_steps=2_000,
+    load=load_run,
+    choices=choices((), "paper", AGENTS, FRAMES),
+    bill=bill,
+    partial=True,
+)

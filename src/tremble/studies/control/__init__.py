@@ -1,0 +1,1 @@
+"""Small control problems: does the default table of hyperparameters solve them?"""

@@ -1,0 +1,1 @@
+"""Deep Sea: which agents still explore as it grows."""

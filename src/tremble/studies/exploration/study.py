@@ -1,0 +1,153 @@
+"""Deep exploration: is a perturbation drawn anew at every step only dithering, and does holding it for an episode help?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tremble.report import figures, tables
+from tremble.report.statistics import difference_interval
+from tremble.studies.kit import Cell, Options, Results, Study
+from tremble.training import checkpoint
+from tremble.training.spec import RunSpec
+
+SIZES = (4, 6, 8, 10, 12, 14)
+SETTINGS: dict[str, Any] = {
+    "learning_rate": 1e-3,
+    "gamma": 0.99,
+    "target_update_interval": 100,
+    "start_steps": 200,
+    "adam_epsilon": 1e-8,
+}
+"""The same for all agents."""
+QUANTILES = {"n_quantiles": 32}
+AGENTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "QR-DQN, ε-greedy": ("qrdqn", QUANTILES | {"epsilon_decay_steps": 5000.0}),
+    "DLTV": ("dltv", QUANTILES),
+    "p-DLTV, every step": ("p_dltv", QUANTILES),
+    "p-DLTV, held": ("p_dltv", QUANTILES | {"resample_noise_every": "episode"}),
+    "PQR, every step": ("pqr", QUANTILES | {"delta_0": 5000.0}),
+    "PQR, held": ("pqr", QUANTILES | {"delta_0": 5000.0, "resample_noise_every": "episode"}),
+    "Bootstrapped DQN": ("bootstrapped_dqn", {}),
+}
+"""The last one is made for deep exploration: it follows one of ten opinions for an episode."""
+COLOURS = ("#6b7280", "#d1495b", "#e09f3e", "#e09f3e", "#2a6f97", "#2a6f97", "#4a7c59")
+STYLES = ("-", "-", "-", "--", "-", "--", "-")
+HELD = ("p-DLTV", "PQR")
+
+
+@dataclass(frozen=True)
+class DeepSeaResult:
+    """What the study reads off one run."""
+
+    seed: int
+    episodes: int
+    found: int
+    """Number of the first episode that reached the reward; one more than there were if none did."""
+    late_share: float
+    """Share of the last tenth of the episodes that reached it."""
+
+    @property
+    def solved(self) -> bool:
+        """Whether most of them did. Runs do nearly always or never, so seeds are counted rather than averaged."""
+        return self.late_share > 0.5
+
+
+def load_result(path: Path, seed: int, spec: RunSpec) -> DeepSeaResult:
+    """Read a stored run."""
+    log = checkpoint.load_group(path, "log")
+    ended = np.flatnonzero(log["done"])
+    reached = log["reward"][ended] > 0.5
+    found = int(np.argmax(reached)) + 1 if reached.any() else len(ended) + 1
+    return DeepSeaResult(seed, len(ended), found, float(reached[-max(1, len(ended) // 10) :].mean()))
+
+
+def cells(options: Options) -> list[Cell]:
+    """Every agent on every size."""
+    sizes = SIZES[:2] if options.quick else SIZES
+    return [
+        Cell(f"{name} | {size}", agent, SETTINGS | changes, {"size": size}, "deepsea", "nchain")
+        for size in sizes
+        for name, (agent, changes) in AGENTS.items()
+    ]
+
+
+def analyse(results: Results, options: Options) -> str:
+    """Figure, tables and report."""
+    sizes = [size for size in SIZES if f"DLTV | {size}" in results]
+    figure, axes = figures.new(1, 2, 11, 4.6)
+    rows = []
+    for k, ((name, _), colour, style) in enumerate(zip(AGENTS.items(), COLOURS, STYLES, strict=True)):
+        dives = [results[f"{name} | {size}"] for size in sizes]
+        median = [float(np.median([d.found for d in group])) for group in dives]
+        found = [m if m <= group[0].episodes else np.nan for m, group in zip(median, dives, strict=True)]
+        share = [float(np.mean([d.late_share for d in group])) for group in dives]
+        beside = np.asarray(sizes) + 0.12 * (k - len(AGENTS) // 2)  # many agents have the same value
+        look: dict[str, Any] = {"color": colour, "linestyle": style, "marker": "o", "markersize": 4}
+        axes[0].plot(beside, found, label=name, **look)
+        axes[1].plot(beside, share, **look)
+        rows.append([name, *[f"{sum(d.solved for d in group)} of {len(group)}" for group in dives]])
+    thin: dict[str, Any] = {"color": "#111111", "linewidth": 0.8}
+    axes[0].plot(sizes, [2.0**n for n in sizes], linestyle=":", label="2^N: by chance", **thin)
+    axes[0].plot(sizes, [options.steps / n for n in sizes], linestyle="--", label="episodes in the run", **thin)
+    axes[0].set(yscale="log", xlabel="size N", ylabel="episodes until the reward is first reached (median)")
+    axes[1].set(xlabel="size N", ylabel="share of the last tenth of episodes that reach it", ylim=(-0.03, 1.03))
+    figure.legend(loc="outside lower center", ncols=5, fontsize=9)
+    figures.save(figure, options.out / "exploration")
+    tables.write_csv(
+        options.out / "exploration.csv",
+        ["cell", "seed", "episodes", "first_reached", "late_share"],
+        [[k, d.seed, d.episodes, d.found, f"{d.late_share:.4f}"] for k in results for d in results[k]],
+    )
+    held = [held_or_not(results, name, sizes) for name in HELD]
+    return f"""# Deep exploration
+
+Deep Sea of size N pays only after N right moves in a row, each with a small cost; acting at random finds it once in 2^N episodes. {options.steps:,} steps, so
+{options.steps // sizes[-1]:,} episodes at size {sizes[-1]}; one learning rate and one network for all; {options.seeds} seeds from 0. Bootstrapped DQN, which follows one of ten opinions
+for an episode, shows what an agent made for deep exploration does with the same steps.
+
+![exploration](exploration.png)
+
+*Left: no point where most seeds never reach it. Agents stand a little beside each other.*
+
+Seeds that solve it, by size; solved means that most of the last tenth of the episodes reach the reward:
+
+{tables.markdown(["agent", *map(str, sizes)], rows)}
+## Does holding the perturbation for an episode help?
+
+Seeds that are solved only if it is held, and only if it is not, by size; and sizes solved by a seed, held minus not, seed by seed with a 95 % interval:
+
+{tables.markdown(["agent", *map(str, sizes), "sizes more"], held)}
+Raw data: `exploration.csv`.
+"""
+
+
+def held_or_not(results: Results, name: str, sizes: list[int]) -> list[str]:
+    """A row: how seeds fare if the perturbation is held, against a draw at every step."""
+    held, drawn = (
+        {n: {d.seed: d.solved for d in results[f"{name}, {how} | {n}"]} for n in sizes}
+        for how in ("held", "every step")
+    )
+    cells = []
+    for n in sizes:
+        both = held[n].keys() & drawn[n].keys()
+        gained, lost = sum(held[n][s] > drawn[n][s] for s in both), sum(held[n][s] < drawn[n][s] for s in both)
+        cells.append("=" if gained == lost == 0 else f"+{gained} −{lost}")
+    complete = set.intersection(*(set(x[n]) for x in (held, drawn) for n in sizes))
+    first, second = ({s: float(sum(x[n][s] for n in sizes)) for s in complete} for x in (held, drawn))
+    return [name, *cells, difference_interval(first, second).text(1)]
+
+
+STUDY = Study(
+    "exploration",
+    "Deep Sea: is a perturbation per step only dithering, and does holding it for an episode help?",
+    cells,
+    analyse,
+    seeds=5,
+    steps=20_000,
+    quick_steps=2_000,
+    load=load_result,
+)

@@ -1,0 +1,1 @@
+"""LunarLander: the paper's figure, and the noise of its emulator."""

@@ -1,0 +1,1 @@
+"""MinAtar: three games, four agents."""

@@ -1,0 +1,293 @@
+"""MinAtar: the paper's four agents and three others on small Atari-like games, learning curves and final scores."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tremble.presets import PRESETS
+from tremble.report import figures, tables
+from tremble.report.statistics import NOT_NEGATIVE, Interval, difference_interval, mean_interval
+from tremble.settings import SettingsError, nearest
+from tremble.studies.kit import Cell, Options, Results, Study
+from tremble.training import checkpoint
+from tremble.training.spec import RunSpec
+from tremble.worlds.minatar import GAMES
+
+MAIN = ("qrdqn", "dltv", "p_dltv", "pqr")
+AGENTS = (*MAIN, "dqn", "iqn", "rainbow")
+DEFAULT_GAMES = ("breakout", "freeway", "space_invaders")
+RIVALS = ("qrdqn", "dltv", "p_dltv")
+"""The paper's claim, made on Atari: PQR is better than each of these."""
+WINDOWS = 40
+"""Points of a curve."""
+FINAL, CURVES = "final.csv", "curves.csv"
+
+
+@dataclass(frozen=True)
+class MinAtarResult:
+    """What the study reads off one run."""
+
+    seed: int
+    ends: np.ndarray
+    """Steps at which the windows of the curve end."""
+    curve: np.ndarray
+    """Mean return of the training episodes that ended in each window; NaN where none did."""
+    returns: np.ndarray
+    """100 episodes after training."""
+    run: str = ""
+    """Its place in a store."""
+
+    @property
+    def final(self) -> float:
+        """Their mean."""
+        return float(self.returns.mean())
+
+
+def load_result(path: Path, seed: int, spec: RunSpec) -> MinAtarResult:
+    """Read a stored run."""
+    contents = checkpoint.read(path)
+    episodes = contents.meta["episodes"]
+    ends = np.linspace(0, spec.steps, WINDOWS + 1)[1:]
+    window = np.searchsorted(ends, [e["step"] for e in episodes])
+    total = np.bincount(window, [e["return"] for e in episodes], WINDOWS)[:WINDOWS]
+    count = np.bincount(window, minlength=WINDOWS)[:WINDOWS]
+    curve = np.divide(total, count, out=np.full(WINDOWS, np.nan), where=count > 0)
+    return MinAtarResult(seed, ends, curve, contents.group("final")["returns"], path.parent.name)
+
+
+def recall(directory: Path) -> dict[tuple[str, int], MinAtarResult]:
+    """Read what `analyse` wrote."""
+    curves: dict[tuple[str, int], list[tuple[float, float]]] = {}
+    for row in _rows(directory / CURVES):
+        point = (float(row["step"]), float(row["mean_return"] or "nan"))
+        curves.setdefault((f"{row['game']} | {row['agent']}", int(row["seed"])), []).append(point)
+    careers = {}
+    for row in _rows(directory / FINAL):
+        key = (f"{row['game']} | {row['agent']}", int(row["seed"]))
+        ends, curve = np.array(curves[key]).T
+        careers[key] = MinAtarResult(key[1], ends, curve, np.array(row["returns"].split(), float), row["run"])
+    return careers
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def games_of(options: Options) -> list[str]:
+    """The games chosen; a quick look has the first of them."""
+    games = _known(STUDY.chosen(options.choices)["games"], GAMES, "game")
+    return games[:1] if options.quick else games
+
+
+def agents_of(options: Options) -> list[str]:
+    """The agents chosen; a quick look has those of the paper among them."""
+    agents = _known(STUDY.chosen(options.choices)["agents"], PRESETS, "agent")
+    return [a for a in agents if a in MAIN] or agents if options.quick else agents
+
+
+def interval_of(options: Options) -> int:
+    """Steps between two updates."""
+    interval = int(STUDY.chosen(options.choices)["update_interval"])
+    if interval < 1:
+        raise SettingsError(f"update_interval must be at least 1, got {interval}")
+    return interval
+
+
+def _known(names: Sequence[str], known: Mapping[str, Any], kind: str) -> list[str]:
+    for name in names:
+        if name not in known:
+            raise SettingsError(f"there is no {kind} {name!r}; {nearest(name, known)}")
+    return list(dict.fromkeys(names))
+
+
+def cells(options: Options) -> list[Cell]:
+    """Every agent on every game."""
+    settings: dict[str, Any] = {"update_interval": interval_of(options)}
+    if options.quick:
+        settings |= {"start_steps": 1000, "n_quantiles": 16, "memory_size": 10_000}
+    record = {"record_every": max(1000, options.steps // 100)}
+    return [
+        Cell(f"{game} | {agent}", agent, settings | fading(agent, options), {}, f"minatar/{game}", None, record)
+        for game in games_of(options)
+        for agent in agents_of(options)
+    ]
+
+
+def fading(agent: str, options: Options) -> dict[str, Any]:
+    """How exploration fades in runs that are not a million steps long: in the same proportion."""
+    if agent.startswith("pqr"):
+        return {"delta_0": 0.5 * options.steps}
+    if agent in ("qrdqn", "dqn", "iqn"):
+        return {"epsilon_decay_steps": 0.1 * options.steps}
+    return {}
+
+
+def analyse(results: Results, options: Options) -> str:
+    """Figure, tables and report."""
+    games, agents = games_of(options), agents_of(options)
+    draw(results, options)
+    tables.write_csv(
+        options.out / FINAL,
+        ["game", "agent", "seed", "run", "mean_return", "std_return", "returns"],
+        [
+            [
+                *label.split(" | "),
+                c.seed,
+                c.run,
+                f"{c.final:.3f}",
+                f"{c.returns.std():.3f}",
+                " ".join(f"{x:g}" for x in c.returns),
+            ]
+            for label, careers in results.items()
+            for c in careers
+        ],
+    )
+    tables.write_csv(
+        options.out / CURVES,
+        ["game", "agent", "seed", "step", "mean_return"],
+        [
+            [*label.split(" | "), c.seed, int(step), "" if np.isnan(mean) else f"{mean:.3f}"]
+            for label, careers in results.items()
+            for c in careers
+            for step, mean in zip(c.ends, c.curve, strict=True)
+        ],
+    )
+    scores = [
+        [
+            figures.NAMES.get(agent, agent),
+            *[mean_interval(finals(results, game, agent), between=NOT_NEGATIVE).text(2) for game in games],
+        ]
+        for agent in agents
+    ]
+    late = [
+        [
+            figures.NAMES.get(agent, agent),
+            *[mean_interval(lates(results, game, agent), between=NOT_NEGATIVE).text(2) for game in games],
+        ]
+        for agent in agents
+    ]
+    seeds = sorted({len(v) for v in results.values()})
+    interval = interval_of(options)
+    rate = (
+        "an update at every step" if interval == 1 else f"**an update every {interval} steps instead of at every one**"
+    )
+    return f"""# MinAtar
+
+{options.steps:,} steps a run, {"–".join(map(str, sorted({seeds[0], seeds[-1]})))} seeds a cell from seed 0, {rate}; sticky actions (0.1), the ramp of
+difficulty and all six actions, as in the MinAtar paper; episodes are cut after 10,000 steps. The column `minatar` of settings, with exploration fading in proportion to the
+length of the run: ε reaches its floor after a tenth, Δ falls to 1 after half.{" **A quick look: 16 quantiles and a small memory; not a result.**" if options.quick else ""}
+
+![curves](curves.png)
+
+*Mean return of the training episodes that ended in each fortieth of the run, exploration included; thick the mean over seeds, thin single seeds.*
+
+## After training: 100 episodes, greedy by the mean
+
+{tables.markdown(["agent", *games], scores)}
+## The last tenth of training, exploration included
+
+{tables.markdown(["agent", *games], late)}
+## The paper's claim
+
+The paper shows PQR ahead of QR-DQN, DLTV and p-DLTV on Atari; it has no numbers for MinAtar. Differences of the final scores, seed by seed: *supported* if the interval lies
+above 0, *contradicted* if below, *inconclusive* otherwise.
+
+{tables.markdown(["difference", *games], claims(results, options))}
+{plain_words(results, options)}
+
+{"Rainbow has prioritised replay of three steps, so it runs beside XLA instead of inside: the same world, more slowly. " if "rainbow" in agents else ""}Raw data: `{FINAL}`, `{CURVES}`; `tremble study minatar --reuse-results` of this directory goes on from them.
+"""
+
+
+def finals(results: Results, game: str, agent: str) -> list[float]:
+    """Final scores in order of seeds."""
+    return [c.final for c in results[f"{game} | {agent}"]]
+
+
+def lates(results: Results, game: str, agent: str) -> list[float]:
+    """Mean return over the last tenth of training; 0 where not a single episode ended."""
+    curves = [career.curve[-WINDOWS // 10 :] for career in results[f"{game} | {agent}"]]
+    return [float(np.nanmean(curve)) if np.isfinite(curve).any() else 0.0 for curve in curves]
+
+
+def lead(results: Results, game: str, rival: str) -> Interval:
+    """PQR's final score minus a rival's, seed by seed."""
+    mine, theirs = ({c.seed: c.final for c in results[f"{game} | {agent}"]} for agent in ("pqr", rival))
+    return difference_interval(mine, theirs)
+
+
+def verdict(interval: Interval) -> str:
+    """What the interval of PQR's lead says about the claim that there is one."""
+    return "supported" if interval.low > 0 else "contradicted" if interval.high < 0 else "inconclusive"
+
+
+def rivals(options: Options) -> list[str]:
+    """Whom PQR can be compared with."""
+    agents = agents_of(options)
+    return [rival for rival in RIVALS if rival in agents and "pqr" in agents]
+
+
+def claims(results: Results, options: Options) -> list[list[str]]:
+    """A row per rival, a verdict per game."""
+    rows = []
+    for rival in rivals(options):
+        leads = [lead(results, game, rival) for game in games_of(options)]
+        rows.append([f"PQR − {figures.NAMES[rival]}", *[f"{x.text(2)}: {verdict(x)}" for x in leads]])
+    return rows
+
+
+def plain_words(results: Results, options: Options) -> str:
+    """The verdicts as sentences."""
+    lines = []
+    for rival in rivals(options):
+        found: dict[str, list[str]] = {}
+        for game in games_of(options):
+            found.setdefault(verdict(lead(results, game, rival)), []).append(game)
+        parts = "; ".join(f"{word} on {', '.join(games)}" for word, games in found.items())
+        lines.append(f"- *PQR is better than {figures.NAMES[rival]}*: {parts}.")
+    return "\n".join(lines)
+
+
+def draw(results: Results, options: Options) -> None:
+    """One panel per game."""
+    games, agents = games_of(options), agents_of(options)
+    figure, axes = figures.new(1, len(games), 4.2 * len(games) + 1, 3.8)
+    for axis, game in zip(np.atleast_1d(axes), games, strict=True):
+        for number, agent in enumerate(agents):
+            careers = results[f"{game} | {agent}"]
+            curves = np.stack([c.curve for c in careers])
+            ended = np.isfinite(curves).any(0)
+            steps, mean = careers[0].ends[ended], np.nanmean(curves[:, ended], 0)
+            # Curves that coincide, as those of agents that learn nothing, all show: the later, the thinner.
+            width = 3.2 - 1.6 * number / len(agents)
+            colour, name = figures.COLOURS.get(agent), figures.NAMES.get(agent, agent)
+            (line,) = axis.plot(steps, mean, color=colour, label=name, linewidth=width)
+            if len(careers) > 1:
+                axis.plot(careers[0].ends, curves.T, color=line.get_color(), alpha=0.3, linewidth=0.8)
+        axis.set(title=game.replace("_", " "), xlabel="steps")
+        figures.thousands(axis.xaxis)
+    np.atleast_1d(axes)[0].set_ylabel("mean return of training episodes")
+    np.atleast_1d(axes)[0].legend(fontsize=8)
+    figures.save(figure, options.out / "curves")
+
+
+STUDY = Study(
+    "minatar",
+    "seven agents on MinAtar; --set games=…, agents=…, update_interval=4",
+    cells,
+    analyse,
+    seeds=3,
+    quick_seeds=1,
+    steps=1_000_000,
+    quick_steps=4_000,
+    load=load_result,
+    reuse_results=recall,
+    choices={"games": DEFAULT_GAMES, "agents": AGENTS, "update_interval": 1},
+)

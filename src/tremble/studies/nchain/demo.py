@@ -1,0 +1,88 @@
+"""The demo: the paper's four agents on N-Chain, small enough to wait for."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from tremble.report import figures
+from tremble.studies.illustrations import figures as illustrate
+from tremble.studies.kit import Cell, Options, Results, Study
+from tremble.studies.nchain import counts as nchain_counts
+from tremble.studies.nchain import returns as nchain_returns
+from tremble.studies.nchain.settings import AGENTS, main_cells
+
+RATE = 1e-3
+"""The paper's learning rate, 5e-5, moves values so slowly that they are still on their way after 20,000 steps."""
+SETTINGS = f"the paper's settings but for the learning rate ({RATE:g} instead of 5e-05)"
+REMARK = f"""One setting is not the paper's: the learning rate is {RATE:g} instead of 5e-05. At the paper's the values are still on
+their way after 20,000 steps, and chance decides which side a run ends on; `tremble demo --full` shows that."""
+FULL_REMARK = """The paper's settings. Seeds differ more than agents do here: a run finds the left end early, late or never, and ten
+seeds show how the agents behave, not which is better."""
+
+
+def cells(options: Options) -> list[Cell]:
+    """The four agents at a learning rate at which every seed learns."""
+    return [Cell(agent, agent, {"learning_rate": RATE}) for agent in AGENTS]
+
+
+def what_to_see(results: Results) -> str:
+    """How often each took the optimal action, beside how well it knows what that brings."""
+    lines = []
+    for agent in AGENTS:
+        outcomes = results[agent]
+        share = np.mean([o.count / o.steps[-1] for o in outcomes])
+        w2 = np.median([o.w2_left for o in outcomes])
+        lines.append(
+            f"- **{figures.NAMES[agent]}** took the optimal action in {share:.0%} of its steps; its return of going left "
+            f"is {w2:.2f} from the truth (W2, median)."
+        )
+    return "\n".join(lines)
+
+
+def analyse(results: Results, options: Options) -> str:
+    """The counts and returns of the real studies, and the pictures of the idea."""
+    return _report(results, options, SETTINGS, REMARK, "")
+
+
+def analyse_full(results: Results, options: Options) -> str:
+    """The same with the paper's settings."""
+    return _report(results, options, "the paper's settings", FULL_REMARK, nchain_counts.TWO_HUMPS)
+
+
+def _report(results: Results, options: Options, settings: str, remark: str, about_seeds: str) -> str:
+    illustrate.illustrate(options.out)
+    counts = nchain_counts.analyse(results, options, settings, about_seeds)
+    returns = nchain_returns.analyse(results, options)
+    return f"""# tremble demo
+
+{remark}
+
+The left end is better by one, the right end varies more. What to look for is an agent that knows both and still goes where the spread is:
+
+{what_to_see(results)}
+
+## Why randomise?
+
+![why randomise](why_randomise.png)
+
+Two actions have the same mean. Optimism reads the wider one as "unexplored" and takes it every time, for as long as its bonus lasts. A
+randomised criterion takes either, and once one of them is better, takes that one.
+
+![how PQR scores](how_pqr_scores.png)
+
+PQR's score is a random re-weighting of an action's own quantiles: it stays within their range, excludes an action that is inferior
+under every weighting, and settles on the mean as Δ shrinks.
+
+{_deeper(counts)}
+{_deeper(returns)}"""
+
+
+def _deeper(text: str) -> str:
+    """The same markdown, one heading level down."""
+    return "\n".join(f"#{line}" if line.startswith("#") else line for line in text.splitlines()) + "\n"
+
+
+STUDY = Study("demo", "four agents on N-Chain in about three minutes", cells, analyse, seeds=5, quick_seeds=1)
+FULL = dataclasses.replace(STUDY, cells=main_cells, analyse=analyse_full, seeds=10)

@@ -1,0 +1,270 @@
+"""The whole family on N-Chain: does a randomised criterion help, whatever predicts the return?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tremble.presets import PRESETS, make
+from tremble.report import figures, tables
+from tremble.report.statistics import NOT_NEGATIVE, Interval, difference_interval, mean_interval
+from tremble.settings import describe
+from tremble.studies.kit import Cell, Options, Outcome, Results, Study, load_outcome, seconds_of, stored
+
+RATES = (5e-5, 2e-4, 1e-3)
+"""Learning rates to choose from; the first is the paper's."""
+SEARCH_SEEDS, FIRST_SEARCH_SEED = 2, 1_000
+SIZES: dict[str, Any] = {
+    "n_quantiles": 32,
+    "n_online": 8,
+    "n_target": 8,
+    "n_choose": 16,
+    "n_fractions": 16,
+    "n_particles": 16,
+}
+"""Atoms of each representation, so that the family fits an hour; C51 keeps its 51."""
+QUICK = ("dqn", "qrdqn", "pqr", "c51", "pqr_c51", "prioritised_dqn")
+
+
+def agents(options: Options) -> list[str]:
+    """Every preset there is."""
+    return [name for name in PRESETS if not options.quick or name in QUICK]
+
+
+def pairs() -> list[tuple[str, str]]:
+    """PQR's criterion on something, and that thing with its own exploration."""
+    on_others = [(name, name.removeprefix("pqr_")) for name in PRESETS if name.startswith("pqr_")]
+    return [("pqr", "qrdqn"), *((one, other) for one, other in on_others if other in PRESETS)]
+
+
+def settings(name: str) -> dict[str, Any]:
+    """The sizes that apply to an agent; a perturbation has as many bins as there are atoms to choose by."""
+    known = {path.rsplit(".", 1)[-1] for path in describe(make(name))}
+    sizes = {key: value for key, value in SIZES.items() if key == "n_quantiles" or key in known}
+    atoms = [SIZES[key] for key in ("n_choose", "n_fractions", "n_particles") if key in known]
+    return sizes | ({"n_bins": atoms[0]} if atoms and "n_bins" in known else {})
+
+
+def candidate(name: str, rate: float, label: str | None = None) -> Cell:
+    """An agent with a learning rate."""
+    return Cell(label or f"{name} | {rate:g}", name, settings(name) | {"learning_rate": rate})
+
+
+def search_cells(options: Options) -> list[Cell]:
+    """Every agent with every rate."""
+    return [candidate(name, rate) for name in agents(options) for rate in (RATES[1:] if options.quick else RATES)]
+
+
+def searched(options: Options) -> dict[str, dict[float, list[Outcome]]]:
+    """What the search has found so far: runs by agent and rate."""
+    seeds = range(FIRST_SEARCH_SEED, FIRST_SEARCH_SEED + SEARCH_SEEDS)
+    found: dict[str, dict[float, list[Outcome]]] = {name: {} for name in agents(options)}
+    for cell in search_cells(options):
+        specs = {seed: cell.spec(seed, options.steps) for seed in seeds}
+        places = {seed: stored(options.store, spec) for seed, spec in specs.items()}
+        runs = [load_outcome(path, seed, specs[seed]) for seed, path in places.items() if path.exists()]
+        if runs:
+            found[cell.agent][cell.agent_options["learning_rate"]] = runs
+    return found
+
+
+def chosen(options: Options) -> dict[str, float]:
+    """The rate with most optimal actions on the seeds of the search, the lower of two equals; the paper's, if unsearched."""
+    best = {}
+    for name, by_rate in searched(options).items():
+        counts = {rate: float(np.mean([run.count for run in runs])) for rate, runs in sorted(by_rate.items())}
+        best[name] = max(counts, key=lambda rate: counts[rate]) if counts else RATES[0]
+    return best
+
+
+def one_rate(options: Options) -> dict[tuple[str, str], str]:
+    """By pair, the cell in which the second has the rate of the first: its own, or one of its own for this."""
+    rates = chosen(options)
+    return {
+        (one, other): other if rates[one] == rates[other] else f"{other} at {rates[one]:g}"
+        for one, other in pairs()
+        if one in rates and other in rates
+    }
+
+
+def cells(options: Options) -> list[Cell]:
+    """Every agent with the rate chosen for it; and partners of PQR's with its rate, where that is another."""
+    rates = chosen(options)
+    family = [candidate(name, rates[name], label=name) for name in agents(options)]
+    partners = [
+        candidate(other, rates[one], label=cell) for (one, other), cell in one_rate(options).items() if cell != other
+    ]
+    return family + partners
+
+
+def is_distributional(name: str) -> bool:
+    """Whether it predicts more than a mean."""
+    return type(make(name).representation).__name__ != "Expected"
+
+
+def judged(interval: Interval) -> str:
+    """A verdict in words."""
+    if interval.low > 0:
+        return "**helps**"
+    return "**hurts**" if interval.high < 0 else "no difference shown"
+
+
+def colour(name: str) -> str:
+    """PQR's criterion in PQR's colour, the rest in grey; the paper's four in their own."""
+    return figures.COLOURS.get(name, figures.COLOURS["pqr"] if name.startswith("pqr") else figures.COLOURS["qrdqn"])
+
+
+def draw(results: Results, differences: dict[str, Interval], alike: dict[str, Interval], options: Options) -> None:
+    """Counts of every agent with every seed, best mean first; and the differences that PQR's criterion makes.
+
+    Those between agents of one rate are in colour, those between agents with rates of their own are pale above them.
+    """
+    ranked = sorted(results, key=lambda name: np.mean([run.count for run in results[name]]))
+    figure, (left, right) = figures.new(1, 2, 11.5, 0.29 * len(ranked) + 1.6, width_ratios=[3, 2])
+    for row, name in enumerate(ranked):
+        counts = [run.count for run in results[name]]
+        ours = mean_interval(counts, between=(0, options.steps))
+        bar = [[error] for error in ours.errors]
+        left.scatter(counts, [row] * len(counts), s=12, color=colour(name), alpha=0.35, linewidths=0)
+        if len(counts) > 1:
+            left.errorbar(ours.estimate, row, xerr=bar, color=colour(name), fmt="o", capsize=3, markersize=5)
+    left.set_yticks(range(len(ranked)), ranked)
+    left.set(title="Optimal actions: seeds, mean, 95 %", xlim=(0, options.steps))
+    figures.thousands(left.xaxis)
+    for row, (own, at_one) in enumerate(reversed(list(zip(differences.values(), alike.values(), strict=True)))):
+        shade = "#2a6f97" if at_one.low > 0 else "#d1495b" if at_one.high < 0 else "#6b7280"
+        for interval, place, look in ((own, row + 0.14, {"color": "#b6bcc6"}), (at_one, row - 0.14, {"color": shade})):
+            bar = [[error] for error in interval.errors]
+            right.errorbar(interval.estimate, place, xerr=bar, fmt="o", capsize=3, markersize=5, **look)
+    right.axvline(0, color="#111111", linewidth=0.8)
+    right.set_yticks(range(len(differences)), list(reversed(differences)))
+    right.set(
+        title="What the randomised criterion adds:\nboth at one rate (pale: each at its own)",
+        ylim=(-0.6, len(differences) - 0.4),
+    )
+    figures.thousands(right.xaxis)
+    figures.save(figure, options.out / "family")
+
+
+def write_data(results: Results, options: Options) -> None:
+    """Every run, the search, and apart from them the seconds."""
+    made = {cell.label: (cell.agent, cell.agent_options["learning_rate"]) for cell in cells(options)}
+    tables.write_csv(
+        options.out / "family.csv",
+        ["agent", "learning_rate", "seed", "optimal_count", "left_count", "w2_left"],
+        [
+            [
+                *made[name],
+                run.seed,
+                run.count,
+                run.left_count,
+                f"{run.w2_left:.5f}" if is_distributional(made[name][0]) else "",
+            ]
+            for name in results
+            for run in results[name]
+        ],
+    )
+    tables.write_csv(
+        options.out / "search.csv",
+        ["agent", "learning_rate", "seed", "optimal_count"],
+        [
+            [name, rate, run.seed, run.count]
+            for name, by_rate in searched(options).items()
+            for rate, runs in by_rate.items()
+            for run in runs
+        ],
+    )
+
+
+def seconds(options: Options) -> dict[str, float]:
+    """Mean processor time of a run of each agent, where it was measured."""
+    taken = {}
+    for cell in cells(options):
+        measured = seconds_of(options.store, [cell.spec(seed, options.steps) for seed in range(options.seeds)])
+        if measured:
+            taken[cell.label] = float(np.mean(measured))
+    return taken
+
+
+def analyse(results: Results, options: Options) -> str:
+    """Figures, data and report."""
+    rates, taken = chosen(options), seconds(options)
+    write_data(results, options)
+    tables.write_csv(options.out / "seconds.csv", ["agent", "seconds"], [[k, f"{v:.1f}"] for k, v in taken.items()])
+    counts = {name: {run.seed: run.count for run in results[name]} for name in results}
+    partners = one_rate(options)
+    results = {name: results[name] for name in agents(options)}
+    differences = {f"{a} − {b}": difference_interval(counts[a], counts[b]) for a, b in partners}
+    alike = {f"{a} − {b}": difference_interval(counts[a], counts[b]) for (a, _), b in partners.items()}
+    draw(results, differences, alike, options)
+    rows = []
+    for name in sorted(results, key=lambda n: -np.mean(list(counts[n].values()))):
+        values = list(counts[name].values())
+        w2 = [run.w2_left for run in results[name]]
+        rows.append(
+            [
+                f"`{name}`",
+                f"{rates[name]:g}",
+                mean_interval(values, between=(0, options.steps)).text(),
+                f"{min(values):,} … {max(values):,}",
+                mean_interval(w2, between=NOT_NEGATIVE).text(2) if is_distributional(name) else "",
+                f"{taken[name]:.0f}" if name in taken else "",
+            ]
+        )
+    verdicts = [
+        [own, ours.text(), judged(ours), f"{rates[pair[0]]:g}", at_one.text(), judged(at_one)]
+        for pair, (own, ours), at_one in zip(partners, differences.items(), alike.values(), strict=True)
+    ]
+    tally = {
+        word: [sum(judged(v).strip("*") == word for v in found.values()) for found in (differences, alike)]
+        for word in ("helps", "hurts")
+    }
+    have = sorted({len(runs) for runs in results.values()})
+    by_rate = {rate: sum(value == rate for value in rates.values()) for rate in RATES}
+    searched_seeds = sorted({len(runs) for found in searched(options).values() for runs in found.values()})
+    return f"""# The whole family on N-Chain
+
+Every preset with the paper's N-Chain column, {options.steps:,} steps, {"–".join(str(n) for n in sorted({have[0], have[-1]}))} seeds from 0. The learning rate of each agent is the one of {", ".join(f"{r:g}" for r in RATES)} with most
+optimal actions on {"–".join(map(str, searched_seeds)) or "no"} other seeds (from {FIRST_SEARCH_SEED:,}); it was chosen {", ".join(f"{n} times {r:g}" for r, n in by_rate.items())}. Sizes: 32 quantiles, 51 categories on
+[−4, 16], which covers the returns, 8 sampled levels (16 to choose), 16 fractions, 16 particles. Agents with prioritised or n-step replay run on the host loop, all others inside XLA.
+
+![family](family.png)
+
+{tables.markdown(["agent", "learning rate", "optimal actions [95 %]", "single seeds", "W2 to the truth of (s2, left) [95 %]", "seconds a run"], rows)}
+*Seconds* are processor time of one core on the machine of the run, compilation included where there was any; they are no result of the agents.
+
+## Does randomising the criterion help?
+
+Each pair shares its representation, its sizes and its seeds; one explores by PQR's random criterion, the other as published (ε-greedy, noisy layers). *Helps*: the 95 % interval of
+the difference, taken seed by seed, lies above 0; *hurts*: below.
+
+{tables.markdown(["difference in optimal actions", "each at its own rate [95 %]", "verdict", "rate", "both at this rate [95 %]", "verdict"], verdicts)}
+Of {len(differences)} pairs, the criterion helps in {tally["helps"][0]} and hurts in {tally["hurts"][0]} if each has the rate that the search chose for it, and helps in {tally["helps"][1]} and hurts in {tally["hurts"][1]} if both have that
+of the first. The second comparison is the safer one: single seeds at the lowest rate lie anywhere between almost no optimal actions and almost only optimal ones, so that a rate chosen by two seeds may be
+chosen by luck. No correction is made for looking at several pairs: at 95 %, one in twenty is expected to be wrong.
+
+Raw data: `family.csv`, `search.csv`, `seconds.csv`.
+"""
+
+
+SEARCH = Study(
+    "nchain-family-search",
+    "learning rates of the whole family on N-Chain, on seeds used nowhere else",
+    search_cells,
+    lambda results, options: "",
+    seeds=SEARCH_SEEDS,
+    quick_seeds=1,
+    first_seed=FIRST_SEARCH_SEED,
+)
+STUDY = Study(
+    "nchain-family",
+    "every preset on N-Chain, each with its own learning rate: does a randomised criterion help beyond QR-DQN?",
+    cells,
+    analyse,
+    seeds=10,
+    quick_seeds=2,
+    steps=10_000,
+    quick_steps=1_000,
+    search=SEARCH,
+)

@@ -1,0 +1,150 @@
+"""Many independent runs on all cores: one single-threaded process per core, fed one run at a time.
+
+An update at these sizes is mostly single-threaded work, so a process per core is what uses the machine; results do not
+depend on how many there are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tremble.training.spec import RunSpec
+
+
+class PoolError(RuntimeError):
+    """A run failed or a worker died; the message says which and why."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One run and the file its result goes to."""
+
+    spec: RunSpec
+    out: Path
+
+
+def run_tasks(
+    tasks: Sequence[Task],
+    *,
+    jobs: int | None = None,
+    budget_seconds: float | None = None,
+    on_step: Callable[[int, int], None] = lambda task, step: None,
+    on_done: Callable[[int, float], None] = lambda task, seconds: None,
+    log: Path | None = None,
+) -> int:
+    """Run the tasks in order and return how many were finished.
+
+    After ``budget_seconds`` no new run is started; those under way are finished. A failed run stops all and raises.
+    ``on_done`` is told the number of a finished task and the seconds of processor time it took.
+    """
+    jobs = max(1, min(jobs or os.cpu_count() or 1, len(tasks)))
+    if not tasks:
+        return 0
+    messages: queue.Queue[tuple[int, dict[str, Any] | None]] = queue.Queue()
+    errors = open(log, "a") if log else subprocess.DEVNULL  # noqa: SIM115 (lives as long as the workers)
+    workers = [_Worker(index, messages, errors) for index in range(jobs)]
+    deadline = None if budget_seconds is None else time.monotonic() + budget_seconds
+    waiting, running, finished = list(range(len(tasks))), 0, 0
+
+    def feed(worker: _Worker) -> int:
+        if waiting and (deadline is None or time.monotonic() < deadline):
+            worker.give(waiting[0], tasks[waiting[0]])
+            waiting.pop(0)
+            return 1
+        return 0
+
+    try:
+        running = sum(feed(worker) for worker in workers)
+        while running:
+            index, message = messages.get()
+            if message is None:
+                raise PoolError(
+                    f"a worker process died (exit code {workers[index].process.poll()})"
+                    + (f"; its last words are in {log}" if log else "")
+                    + ". Finished runs are kept: repeat the command to go on."
+                )
+            task = message["id"]
+            if "error" in message:
+                spec = tasks[task].spec
+                raise PoolError(f"{spec.agent} on {spec.env}, seed {spec.seed}, failed: {message['error']}")
+            if message.get("done"):
+                finished += 1
+                on_done(task, float(message["seconds"]))
+                running += feed(workers[index]) - 1
+            else:
+                on_step(task, message["step"])
+    finally:
+        for worker in workers:
+            worker.stop()
+        if log and not isinstance(errors, int):
+            errors.close()
+    return finished
+
+
+class _Worker:
+    """A child process and the thread that listens to it."""
+
+    def __init__(self, index: int, messages: queue.Queue[tuple[int, dict[str, Any] | None]], errors: Any):
+        flags = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_multi_thread_eigen=false"
+        cache = os.environ.get("TREMBLE_COMPILE_CACHE", str(_cache_dir()))
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tremble.studies.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env={
+                **os.environ,
+                "XLA_FLAGS": flags.strip(),
+                "NPROC": "1",  # the size of XLA's thread pool: more threads than cores only get in each other's way
+                "JAX_PLATFORMS": "cpu",
+                "TREMBLE_COMPILE_CACHE": cache,
+                "PYTHONPATH": os.pathsep.join(filter(None, [_source_root(), os.environ.get("PYTHONPATH", "")])),
+                **{name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")},
+            },
+        )
+        self.stopping = False
+        threading.Thread(target=self._listen, args=(index, messages), daemon=True).start()
+
+    def _listen(self, index: int, messages: queue.Queue[tuple[int, dict[str, Any] | None]]) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            messages.put((index, json.loads(line)))
+        if not self.stopping:
+            messages.put((index, None))
+
+    def give(self, number: int, task: Task) -> None:
+        assert self.process.stdin is not None
+        message = {"id": number, "spec": dataclasses.asdict(task.spec), "out": str(task.out)}
+        self.process.stdin.write(json.dumps(message) + "\n")
+        self.process.stdin.flush()
+
+    def stop(self) -> None:
+        self.stopping = True
+        self.process.terminate()
+        try:
+            self.process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+
+
+def _cache_dir() -> Path:
+    """Where compiled programs are kept between processes and commands."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "tremble" / "xla"
+
+
+def _source_root() -> str:
+    """The directory that holds this very package, so that workers import the same one."""
+    return str(Path(__file__).resolve().parents[2])

@@ -1,0 +1,1 @@
+"""CVaR by acting, by the bootstrap and over the whole return."""

@@ -1,0 +1,152 @@
+"""Regret of tabular agents that learn from samples: the paper's criteria beside agents made for exploration."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import jax
+import numpy as np
+
+from tremble.choosers import Chooser
+from tremble.core import Criterion
+from tremble.criteria import Mean, Optimism, Perturbed
+from tremble.report import figures, tables
+from tremble.report.statistics import mean_interval
+from tremble.studies.kit import Options
+from tremble.theory import FiniteMDP, chain, deep_sea, risky_grid
+from tremble.theory.episodes import Learner, regret
+from tremble.theory.planners import Planner
+from tremble.theory.quantile_learner import QuantileLearner
+from tremble.worlds import DeepSea
+
+N_QUANTILES = 32
+
+
+@dataclass(frozen=True)
+class Problem:
+    """An MDP, and what agents are told about it."""
+
+    mdp: FiniteMDP
+    horizon: int
+    size: float
+    """Of its rewards: the unit of learning rates, initial spread and bonuses."""
+    bound: float
+    """Largest possible return."""
+    delta_0: float
+    """PQR's, as in the deep studies."""
+
+
+def problems(options: Options) -> dict[str, Problem]:
+    """By title; the quick version has the first only."""
+    found = {"N-Chain": Problem(chain(), 20, 10.0, 13.0, 500.0)}
+    if not options.quick:
+        found["Risky grid"] = Problem(risky_grid(), 25, 1.0, 1.0, 500.0)
+        found["Deep Sea, N = 8"] = Problem(deep_sea(DeepSea(8)), 8, 1.0, 1.0, 5000.0)
+    return found
+
+
+def learners(problem: Problem, options: Options) -> dict[str, tuple[Learner, str, str]]:
+    """By name: the agent, a colour and a line style; the quick version has every other one."""
+    gamma, horizon, size = float(problem.mdp.gamma), problem.horizon, problem.size
+    pqr, drawn = Perturbed(delta_0=problem.delta_0, n_bins=N_QUANTILES), Optimism(draw_law="normal")
+
+    def table(criterion: Criterion, chooser: Chooser | None = None, hold: bool = False) -> QuantileLearner:
+        return QuantileLearner(
+            criterion,
+            chooser or Chooser(),
+            rate=0.5 * size,
+            spread=0.3 * size,
+            n_quantiles=N_QUANTILES,
+            resample_noise_every=hold,
+        )
+
+    found: dict[str, tuple[Learner, str, str]] = {
+        "QR, ε-greedy": (table(Mean(), Chooser(1.0, 0.01, 5000.0, False)), "#6b7280", "-"),
+        "DLTV": (table(Optimism()), "#d1495b", "-"),
+        "p-DLTV": (table(drawn), "#e09f3e", "-"),
+        "p-DLTV, held": (table(drawn, hold=True), "#e09f3e", "--"),
+        "PQR": (table(pqr), "#2a6f97", "-"),
+        "PQR, held": (table(pqr, hold=True), "#2a6f97", "--"),
+        "RLSVI": (Planner("rlsvi", 0.5 * size, problem.bound, gamma, horizon), "#3a7d44", "-"),
+        "UCB": (Planner("ucb", 0.5 * size, problem.bound, gamma, horizon), "#7b2d8b", "-"),
+    }
+    return dict(list(found.items())[:: 2 if options.quick else 1])
+
+
+def run(options: Options) -> dict[tuple[str, str], np.ndarray]:
+    """Regret[seeds, episodes] by problem and agent, two at a time: a compiled loop of small steps fills one core."""
+    keys = jax.random.split(jax.random.key(0), options.seeds)
+
+    def one(task: tuple[str, str, Problem, Learner]) -> tuple[tuple[str, str], np.ndarray]:
+        title, name, problem, learner = task
+        optimal = problem.mdp.optimal_q(400)
+        episodes = options.steps // problem.horizon
+        play = jax.vmap(lambda key: regret(problem.mdp, optimal, learner, episodes, problem.horizon, key))
+        return (title, name), np.asarray(jax.jit(play)(keys))
+
+    tasks = [
+        (title, name, problem, learner)
+        for title, problem in problems(options).items()
+        for name, (learner, _, _) in learners(problem, options).items()
+    ]
+    with ThreadPoolExecutor(options.jobs or 2) as pool:
+        return dict(pool.map(one, tasks))
+
+
+def draw(found: dict[tuple[str, str], np.ndarray], options: Options) -> None:
+    """Total regret over episodes, mean over seeds with its interval."""
+    chosen = problems(options)
+    figure, axes = figures.new(1, len(chosen), 4.6 * len(chosen) + 1, 4.2, squeeze=False)
+    for axis, (title, problem) in zip(axes[0], chosen.items(), strict=True):
+        for name, (_, colour, style) in learners(problem, options).items():
+            totals = np.cumsum(found[title, name], 1)
+            episode = np.unique(np.linspace(1, totals.shape[1], 200).astype(int))  # enough for the eye
+            totals = totals[:, episode - 1]
+            middle = totals.mean(0)
+            axis.plot(episode, middle, color=colour, linestyle=style, linewidth=1.8, label=name)
+            error = totals.std(0, ddof=1) / np.sqrt(len(totals)) if len(totals) > 1 else np.zeros_like(middle)
+            axis.fill_between(episode, middle - error, middle + error, color=colour, alpha=0.12, linewidth=0)
+        axis.set(title=title, xlabel="episode", ylim=(0, None), xlim=(0, None))
+    axes[0, 0].set(ylabel="total regret (band: one standard error)")
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside right center", fontsize=9)
+    figures.save(figure, options.out / "regret")
+
+
+def write_data(found: dict[tuple[str, str], np.ndarray], options: Options) -> None:
+    """Per seed."""
+    tables.write_csv(
+        options.out / "regret.csv",
+        ["problem", "agent", "seed", "episodes", "total_regret", "regret_of_last_tenth_per_episode"],
+        [
+            [title, name, seed, len(row), f"{row.sum():.4f}", f"{row[-max(1, len(row) // 10) :].mean():.5f}"]
+            for (title, name), curves in found.items()
+            for seed, row in enumerate(curves)
+        ],
+    )
+
+
+def summary(found: dict[tuple[str, str], np.ndarray], options: Options) -> str:
+    """Total regret, and what an episode still costs at the end, per problem."""
+    parts = []
+    for title, problem in problems(options).items():
+        rows = []
+        for name in learners(problem, options):
+            curves = found[title, name]
+            late = curves[:, -max(1, curves.shape[1] // 10) :].mean(1)
+            rows.append(
+                [
+                    name,
+                    mean_interval(curves.sum(1)).text(1),
+                    mean_interval(late).text(3),
+                    int((late < 0.01 * problem.size).sum()),
+                ]
+            )
+        value = float(problem.mdp.optimal_q(400)[problem.mdp.start].max())
+        parts.append(
+            f"**{title}**: {curves.shape[1]:,} episodes of at most {problem.horizon} steps; the optimum is worth {value:.3f}.\n\n"
+            + tables.markdown(
+                ["agent", "total regret [95 %]", "per episode, last tenth [95 %]", f"solved (of {len(curves)})"], rows
+            )
+        )
+    return "\n".join(parts)

@@ -1,0 +1,121 @@
+"""Distributional dynamic programming with atoms that move: exact ones, merged and capped, and quantiles.
+
+    T_xi Z(s, a) = sum_{d, s'} p(r_d, s' | s, a)  law of  r_d + gamma Z(s', a*(s')),
+
+a mixture of shifted copies, with as many atoms as rewards x states x atoms. What is kept of them is the only choice:
+`merged` keeps them all while there is room and merges the nearest ones beyond it, which keeps the mean; `quantiles`
+keeps N quantiles, which does not: its bias is reported apart. Everything is `vmap`-able over MDPs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from tremble.criteria.perturbed import reweighted_mean
+from tremble.dist import ReturnDist
+from tremble.theory.mdp import FiniteMDP
+
+Reduction = Callable[[ReturnDist], ReturnDist]
+"""From the atoms of a mixture, in increasing order, to those that are kept."""
+
+
+def mixture(mdp: FiniteMDP, z: ReturnDist, choice: Int[Array, "states"]) -> ReturnDist:
+    """R + gamma Z(S', choice(S')) exactly, atoms increasing.
+
+    From ``z.atoms[states, actions, n]`` to ``[states, actions, rewards * states * n]``.
+    """
+    row = jnp.arange(mdp.n_states)
+    # After the end nothing follows: all atoms at 0.
+    future = jnp.where(mdp.terminal[:, None], 0.0, z.atoms[row, choice])
+    atoms = (mdp.rewards[:, None, None] + mdp.gamma * future).reshape(-1)
+    order = jnp.argsort(atoms)  # the same for every state and action; only the masses differ
+    mass = jnp.einsum("dsat,tn->sadtn", mdp.law, z.weights[row, choice])
+    mass = mass.reshape(*mass.shape[:2], -1)[..., order]
+    mass = mass / mass.sum(-1, keepdims=True)
+    return ReturnDist(jnp.broadcast_to(atoms[order], mass.shape), mass)
+
+
+def merged(capacity: int) -> Reduction:
+    """At most ``capacity`` atoms: cut at the largest gaps between neighbours, and put each group at its mean.
+
+    Equal atoms have no gap between them, so as long as there are no more different values than room nothing is lost;
+    beyond that the nearest are merged first. The mean never changes.
+    """
+
+    def one(atoms: Float[Array, "m"], mass: Float[Array, "m"]) -> tuple[Array, Array]:
+        # Atoms without mass take the value of the one before them, and so need no room.
+        filled = jax.lax.cummax(jnp.where(mass > 0, atoms, -jnp.inf))
+        filled = jnp.where(jnp.isfinite(filled), filled, jnp.where(mass > 0, atoms, jnp.inf).min())
+        gaps = jnp.diff(filled, prepend=filled[:1])
+        width, place = jax.lax.top_k(gaps, min(capacity - 1, gaps.shape[0] - 1))
+        group = jnp.cumsum(jnp.zeros(gaps.shape, jnp.int32).at[place].set((width > 0).astype(jnp.int32)))
+        weight = jax.ops.segment_sum(mass, group, capacity)
+        # Distances from the first of a group, because a weighted sum of the values themselves would round.
+        first = jax.ops.segment_min(filled, group, capacity)
+        offset = jax.ops.segment_sum(mass * (filled - first[group]), group, capacity)
+        at = first + offset / jnp.where(weight > 0, weight, 1.0)
+        return jnp.where(weight > 0, at, filled[-1]), weight
+
+    def reduce(dist: ReturnDist) -> ReturnDist:
+        return ReturnDist(*jnp.vectorize(one, signature="(m),(m)->(c),(c)")(dist.atoms, dist.weights))
+
+    return reduce
+
+
+def quantiles(n: int) -> Reduction:
+    """N atoms of equal mass at the levels (i - 1/2)/N: the nearest such distribution in W1, with another mean."""
+
+    def reduce(dist: ReturnDist) -> ReturnDist:
+        levels = (jnp.arange(n) + 0.5) / n
+        reached = jnp.vectorize(jnp.searchsorted, signature="(m),(n)->(n)")(dist.cumulative(), levels - 1e-6)
+        return ReturnDist(jnp.take_along_axis(dist.atoms, jnp.minimum(reached, dist.n_atoms - 1), -1))
+
+    return reduce
+
+
+class AtomStep(eqx.Module):
+    """One iteration with moving atoms."""
+
+    z: ReturnDist
+    """What was kept of T_xi Z, ``atoms[states, actions, n]``."""
+    q: Float[Array, "states actions"]
+    """E T_xi Z, before anything was dropped."""
+    bias: Float[Array, "states actions"]
+    """Mean of what was kept minus `q`: 0 up to rounding when merging, not for quantiles."""
+    moved: Float[Array, "states actions"]
+    """W1 between T_xi Z and what was kept: 0 where it is exact."""
+    gap: Float[Array, ""]
+    """sup over (s, a) of |E_xi Z - E Z|."""
+
+
+def atom_step(mdp: FiniteMDP, z: ReturnDist, xi: Float[Array, "bins"], reduce: Reduction) -> AtomStep:
+    """T_xi and a reduction: selection with xi, evaluation without it."""
+    mean, score = z.mean(), reweighted_mean(z, xi)
+    full = mixture(mdp, z, jnp.argmax(score, -1))
+    kept, q = reduce(full), full.mean()
+    return AtomStep(kept, q, kept.mean() - q, transport(full, kept), jnp.abs(score - mean).max())
+
+
+def transport(full: ReturnDist, kept: ReturnDist) -> Float[Array, "*batch"]:
+    """W1 = int |F_1 - F_2| dx, summed between neighbours of all atoms."""
+    points = jnp.sort(jnp.concatenate([full.atoms, kept.atoms], -1), -1)
+
+    def below(atoms: Float[Array, "m"], mass: Float[Array, "m"], at: Float[Array, "k"]) -> Array:
+        reached = jnp.searchsorted(atoms, at, side="right")
+        return jnp.concatenate([jnp.zeros(1), jnp.cumsum(mass)])[reached]
+
+    cdf = jnp.vectorize(below, signature="(m),(m),(k)->(k)")
+    difference = jnp.abs(cdf(full.atoms, full.weights, points) - cdf(kept.atoms, kept.weights, points))
+    return (difference[..., :-1] * jnp.diff(points)).sum(-1)
+
+
+def zero(mdp: FiniteMDP, n: int, weighted: bool = True) -> ReturnDist:
+    """The return 0 everywhere, as n atoms: of which the first has all the mass, or (quantiles) of equal mass."""
+    shape = (mdp.n_states, mdp.n_actions, n)
+    first = jnp.broadcast_to(jnp.zeros(n).at[0].set(1.0), shape)
+    return ReturnDist(jnp.zeros(shape), first if weighted else None)

@@ -1,0 +1,117 @@
+"""Learning from samples on a finite MDP: episodes, and what they cost beside the optimum.
+
+By the performance difference lemma V*(s_0) - V^pi(s_0) = E sum_h gamma^h (V*(s_h) - Q*(s_h, a_h)). The sum under the
+expectation, with the exact Q*, is what is recorded of each episode: an estimate of its regret that has none of the
+rewards' noise. Episodes cut off by the horizon miss what would have followed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+
+from tremble.core import Clock
+from tremble.theory.mdp import FiniteMDP
+
+
+class Episode(eqx.Module):
+    """Transitions in order, or one of them; those after the end are there too, and not ``alive``."""
+
+    state: Int[Array, "*steps"]
+    action: Int[Array, "*steps"]
+    reward: Float[Array, "*steps"]
+    discount: Float[Array, "*steps"]
+    """gamma, or 0 where the step ended the episode."""
+    following: Int[Array, "*steps"]
+    alive: Bool[Array, "*steps"]
+
+
+@runtime_checkable
+class Learner(Protocol):
+    """A tabular agent that learns between episodes."""
+
+    def init(self, n_states: int, n_actions: int, key: PRNGKeyArray) -> PyTree:
+        """What it believes before the first episode."""
+        ...
+
+    def begin(self, belief: PyTree, key: PRNGKeyArray, clock: Clock) -> Any:
+        """What it decides at the start of an episode and holds to its end."""
+        ...
+
+    def act(self, belief: PyTree, plan: Any, state: Int[Array, ""], key: PRNGKeyArray, clock: Clock) -> Int[Array, ""]:
+        """An action."""
+        ...
+
+    def learn(self, belief: PyTree, episode: Episode, key: PRNGKeyArray, clock: Clock) -> PyTree:
+        """Beliefs after an episode."""
+        ...
+
+
+class Sampler(eqx.Module):
+    """Draws reward and next state."""
+
+    cumulative: Float[Array, "states actions outcomes"]
+    rewards: Float[Array, "rewards"]
+    terminal: Bool[Array, "states"]
+
+    @staticmethod
+    def of(mdp: FiniteMDP) -> Sampler:
+        """Tables of an MDP; outcomes are pairs of reward and next state."""
+        joint = jnp.moveaxis(mdp.law, 0, 2).reshape(mdp.n_states, mdp.n_actions, -1)
+        cumulative = jnp.cumsum(joint, -1)
+        return Sampler(cumulative / cumulative[..., -1:], mdp.rewards, mdp.terminal)
+
+    def draw(
+        self, state: Int[Array, ""], action: Int[Array, ""], key: PRNGKeyArray
+    ) -> tuple[Float[Array, ""], Int[Array, ""], Bool[Array, ""]]:
+        """Reward, next state, and whether it is terminal."""
+        outcome = (self.cumulative[state, action] <= jax.random.uniform(key)).sum()
+        reward, following = jnp.divmod(outcome, self.terminal.shape[0])
+        return self.rewards[reward], following, self.terminal[following]
+
+
+def regret(
+    mdp: FiniteMDP,
+    optimal_q: Float[Array, "states actions"],
+    learner: Learner,
+    episodes: int,
+    horizon: int,
+    key: PRNGKeyArray,
+) -> Float[Array, "episodes"]:
+    """What each episode cost. Vectorise over seeds with `jax.vmap` over ``key``."""
+    sampler = Sampler.of(mdp)
+    loss = optimal_q.max(-1, keepdims=True) - optimal_q
+    init_key, play_key = jax.random.split(key)
+
+    def step(carry: tuple[Any, ...], step_key: PRNGKeyArray) -> tuple[tuple[Any, ...], Episode]:
+        belief, plan, state, alive, clock = carry
+        act_key, draw_key = jax.random.split(step_key)
+        action = learner.act(belief, plan, state, act_key, clock)
+        reward, following, ended = sampler.draw(state, action, draw_key)
+        record = Episode(state, action, reward, jnp.where(ended, 0.0, mdp.gamma), following, alive)
+        clock = eqx.tree_at(lambda c: c.transitions, clock, jnp.asarray(clock.transitions) + alive)
+        return (belief, plan, following, alive & ~ended, clock), record
+
+    def episode(carry: tuple[PyTree, Clock], number: Int[Array, ""]) -> tuple[tuple[PyTree, Clock], Float[Array, ""]]:
+        belief, clock = carry
+        keys = jax.random.split(jax.random.fold_in(play_key, number), horizon + 2)
+        start = (
+            belief,
+            learner.begin(belief, keys[0], clock),
+            jnp.asarray(mdp.start, jnp.int32),
+            jnp.asarray(True),
+            clock,
+        )
+        (_, _, _, _, clock), made = jax.lax.scan(step, start, keys[2:])
+        belief = learner.learn(belief, made, keys[1], clock)
+        clock = eqx.tree_at(lambda c: c.episodes, clock, jnp.asarray(clock.episodes) + 1)
+        weight = mdp.gamma ** jnp.arange(horizon) * made.alive
+        return (belief, clock), (weight * loss[made.state, made.action]).sum()
+
+    none = jnp.asarray(0)
+    begin = (learner.init(mdp.n_states, mdp.n_actions, init_key), Clock(none, none, none, none))
+    return jax.lax.scan(episode, begin, jnp.arange(episodes))[1]

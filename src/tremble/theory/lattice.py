@@ -1,0 +1,104 @@
+"""Exact return distributions of undiscounted problems whose rewards are multiples of one unit.
+
+Without a discount every return is a multiple of the unit too, and a reward shifts a distribution by whole cells:
+nothing is projected, and distributional dynamic programming is exact. In NumPy and double precision.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tremble.settings import SettingsError
+from tremble.theory.mdp import FiniteMDP
+
+TIE = 1e-9
+"""Scores closer than this count as equal, and the first action wins."""
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """An MDP beside the returns ``values[k] = unit * (lowest + k)``; mass beyond either end stays there."""
+
+    law: np.ndarray
+    """p(r_d, s' | s, a), ``[rewards, states, actions, states]``."""
+    shifts: np.ndarray
+    """Rewards in units."""
+    terminal: np.ndarray
+    start: int
+    unit: float
+    lowest: int
+    n: int
+
+    @staticmethod
+    def of(mdp: FiniteMDP, unit: float = 0.01, low: float = -8.0, high: float = 4.0) -> Lattice:
+        """The lattice of an undiscounted MDP."""
+        if float(mdp.gamma) != 1.0:
+            raise SettingsError(f"exact lattices are for gamma = 1, got {float(mdp.gamma)}")
+        rewards = np.asarray(mdp.rewards, np.float64) / unit
+        if np.abs(rewards - rewards.round()).max() > 1e-3:
+            raise SettingsError(f"rewards must be multiples of the unit {unit}: {np.asarray(mdp.rewards)}")
+        law = np.asarray(mdp.law, np.float64)
+        law = law / law.sum((0, 3), keepdims=True)
+        lowest, highest = round(low / unit), round(high / unit)
+        terminal = np.asarray(mdp.terminal)
+        return Lattice(law, rewards.round().astype(int), terminal, int(mdp.start), unit, lowest, highest - lowest + 1)
+
+    @property
+    def values(self) -> np.ndarray:
+        """The returns."""
+        return self.unit * (self.lowest + np.arange(self.n))
+
+    def nothing(self) -> np.ndarray:
+        """The distribution of the return 0."""
+        return (np.arange(self.n) == -self.lowest).astype(float)
+
+    def shifted(self, mass: np.ndarray, by: int) -> np.ndarray:
+        """``mass[..., n]`` moved up by so many cells."""
+        made = np.roll(mass, by, -1)
+        if by > 0:
+            made[..., -1] += made[..., :by].sum(-1)
+            made[..., :by] = 0.0
+        elif by < 0:
+            made[..., 0] += made[..., by:].sum(-1)
+            made[..., by:] = 0.0
+        return made
+
+    def backup(self, future: np.ndarray) -> np.ndarray:
+        """R + Z(S') exactly, from ``future[states, n]`` to ``[states, actions, n]``."""
+        future = np.where(self.terminal[:, None], self.nothing(), future)
+        moved = [self.shifted(future, int(by)) for by in self.shifts]
+        made: np.ndarray = sum(
+            np.einsum("sat,tn->san", law, shifted) for law, shifted in zip(self.law, moved, strict=True)
+        )
+        return made
+
+    def returns(self, policy: np.ndarray, tolerance: float = 1e-12, most: int = 5_000) -> np.ndarray:
+        """Z^pi ``[states, actions, n]``: the action given, and the policy's ever after.
+
+        Refuses a policy that does not end episodes: its return has no distribution.
+        """
+        z = np.tile(self.nothing(), (*self.law.shape[1:3], 1))
+        rows = np.arange(len(self.terminal))
+        for _ in range(most):
+            new = self.backup(z[rows, policy])
+            if np.abs(new - z).sum(-1).max() < tolerance:
+                return new
+            z = new
+        raise ValueError("this policy does not seem to end its episodes")
+
+    def mean(self, mass: np.ndarray) -> np.ndarray:
+        """Expectation along the last axis."""
+        return np.asarray(mass @ self.values)
+
+    def cvar(self, mass: np.ndarray, eta: float) -> np.ndarray:
+        """Mean of the lowest ``eta`` share of the mass."""
+        kept = np.minimum(np.cumsum(mass, -1) / eta, 1.0)
+        return np.asarray(np.diff(kept, axis=-1, prepend=0.0) @ self.values)
+
+
+def first_best(scores: np.ndarray) -> np.ndarray:
+    """The first of the best actions, ``[states, actions]`` to ``[states]``."""
+    best: np.ndarray = (scores >= scores.max(-1, keepdims=True) - TIE).argmax(-1)
+    return best

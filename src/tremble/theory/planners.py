@@ -1,0 +1,85 @@
+"""Baselines made for exploration: RLSVI and a UCB, which count what they saw and plan with it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from tremble.choosers import draw_choice, greedy
+from tremble.core import Clock, Scalar
+from tremble.theory.episodes import Episode
+
+
+class Counts(eqx.Module):
+    """Beliefs: an empirical model."""
+
+    visits: Float[Array, "states actions"]
+    moves: Float[Array, "states actions states"]
+    """How often a step led where; steps that ended the episode are in ``visits`` only."""
+    rewards: Float[Array, "states actions"]
+    """Their sums."""
+
+
+class Planner(eqx.Module):
+    """Value iteration on the empirical model, disturbed once per episode and followed greedily.
+
+        Q(s, a) = min(bound, r_hat + w(s, a) + gamma sum_s' p_hat V(s')),     with n = visits + 1,
+
+    ``rlsvi``: w ~ N(0, scale^2 / n), randomised value functions (Osband et al., arXiv:1402.0635): a posterior sample of
+    a Gaussian model, deep because the draw is held and planned with. ``ucb``: w = scale sqrt(log t / n), optimism about
+    what is *not known*, in contrast to DLTV's about what varies; UCBVI's form (arXiv:1703.05449), not its constants.
+    """
+
+    kind: Literal["rlsvi", "ucb"] = eqx.field(static=True, default="rlsvi")
+    scale: Scalar = 1.0
+    """In units of reward."""
+    bound: Scalar = jnp.inf
+    """Largest value it believes in; a UCB starts there."""
+    gamma: Scalar = 0.99
+    sweeps: int = eqx.field(static=True, default=20)
+    """Rounds of value iteration; the length of an episode is enough."""
+
+    def init(self, n_states: int, n_actions: int, key: PRNGKeyArray) -> Counts:
+        """Nothing seen."""
+        pairs = jnp.zeros((n_states, n_actions))
+        return Counts(pairs, jnp.zeros((n_states, n_actions, n_states)), pairs)
+
+    def begin(self, belief: Counts, key: PRNGKeyArray, clock: Clock) -> Float[Array, "states actions"]:
+        """Q of the disturbed model."""
+        n = belief.visits + 1.0
+        if self.kind == "rlsvi":
+            disturbance = self.scale * jax.random.normal(key, n.shape) / jnp.sqrt(n)
+        else:
+            disturbance = self.scale * jnp.sqrt(jnp.log(1.0 + clock.time("transitions")) / n)
+        reward = belief.rewards / n + disturbance
+        onward = self.gamma * belief.moves / n[..., None]
+
+        def sweep(_: Any, q: Array) -> Array:
+            return jnp.minimum(reward + onward @ q.max(-1), self.bound)
+
+        return jax.lax.fori_loop(0, self.sweeps, sweep, jnp.zeros_like(n))
+
+    def act(
+        self,
+        belief: Counts,
+        plan: Float[Array, "states actions"],
+        state: Int[Array, ""],
+        key: PRNGKeyArray,
+        clock: Clock,
+    ) -> Int[Array, ""]:
+        """Greedy, ties at random."""
+        return greedy(plan[state], None, draw_choice(key, plan.shape[-1]))
+
+    def learn(self, belief: Counts, episode: Episode, key: PRNGKeyArray, clock: Clock) -> Counts:
+        """Count."""
+        at, alive = (episode.state, episode.action), episode.alive.astype(float)
+        onward = alive * (episode.discount > 0)
+        return Counts(
+            belief.visits.at[at].add(alive),
+            belief.moves.at[(*at, episode.following)].add(onward),
+            belief.rewards.at[at].add(alive * episode.reward),
+        )

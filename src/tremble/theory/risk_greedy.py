@@ -1,0 +1,79 @@
+"""Two things that acting by CVaR can mean, exactly: a look at the mean's returns, and the risk-greedy fixed point."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tremble.theory.lattice import Lattice, first_best
+
+
+@dataclass(frozen=True)
+class Greedy:
+    """A policy, what it believes of its returns, and what they are."""
+
+    policy: np.ndarray
+    """Action of every state."""
+    predicted: np.ndarray
+    """Z ``[states, actions, n]`` by which the policy is greedy."""
+    experienced: np.ndarray
+    """Z ``[states, n]`` of following it."""
+
+
+@dataclass(frozen=True)
+class FixedPoint:
+    """Where the risk-greedy backup leads from one beginning."""
+
+    found: Greedy
+    iterations: int
+    converged: bool
+    """Whether distributions stopped changing; if not, `period` says how the greedy policies repeat."""
+    period: int
+    """1 for a fixed point; more for a cycle; 0 if neither was seen."""
+
+
+def mean_greedy(lattice: Lattice, most: int = 1_000) -> Greedy:
+    """The risk-neutral optimum, by policy iteration from values."""
+    law, rewards = lattice.law, lattice.unit * lattice.shifts
+    reward = np.einsum("d,dsat->sa", rewards, law)
+    onward = law.sum(0) * ~lattice.terminal
+    value = np.zeros(len(lattice.terminal))
+    for _ in range(most):
+        value = (reward + onward @ value).max(-1)
+    policy = first_best(reward + onward @ value)
+    z = lattice.returns(policy)
+    return Greedy(policy, z, z[np.arange(len(policy)), policy])
+
+
+def acting_only(lattice: Lattice, eta: float) -> Greedy:
+    """(i) Greedy for CVaR on the returns of the mean's policy: risk at acting, and nowhere else."""
+    z = mean_greedy(lattice).predicted
+    policy = first_best(lattice.cvar(z, eta))
+    own = lattice.returns(policy)
+    return Greedy(policy, z, own[np.arange(len(policy)), policy])
+
+
+def fixed_point(
+    lattice: Lattice, eta: float, begin: np.ndarray | None = None, tolerance: float = 1e-12, most: int = 3_000
+) -> FixedPoint:
+    """(ii) Z <- R + Z(S', argmax_a CVaR Z(S', a)) until nothing changes, or the policies repeat without that.
+
+    A risk measure is not carried through the backup by a contraction, so neither is sure to happen; what did is said.
+    """
+    z = np.tile(lattice.nothing(), (*lattice.law.shape[1:3], 1)) if begin is None else begin
+    rows = np.arange(len(lattice.terminal))
+    policies: list[bytes] = []
+    for number in range(1, most + 1):
+        policy = first_best(lattice.cvar(z, eta))
+        policies.append(policy.tobytes())
+        new = lattice.backup(z[rows, policy])
+        moved = np.abs(new - z).sum(-1).max()
+        z = new
+        if moved < tolerance:
+            return FixedPoint(Greedy(policy, z, z[rows, policy]), number, True, 1)
+    recent = policies[-200:]
+    repeats = [p for p in range(1, 101) if all(a == b for a, b in zip(recent, recent[p:], strict=False))]
+    policy = first_best(lattice.cvar(z, eta))
+    own = lattice.returns(policy)
+    return FixedPoint(Greedy(policy, z, own[rows, policy]), most, False, min(repeats, default=0))

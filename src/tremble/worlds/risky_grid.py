@@ -1,0 +1,99 @@
+r"""A grid with a short way that gambles and a long way that does not.
+
+    . . . . .      From S to G, where 1 is paid. Every step costs a little. The cells marked ± add or take a stake,
+    . . . . .      with equal chances, and give back some of the step's cost. Straight on is better on average, around
+    S ± ± ± G      is safer. Moves go sideways now and then, so that the row next to the gambles is not safe either.
+
+The same problem as a finite MDP, for exact solutions, is `tremble.theory.risky_grid`.
+"""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from tremble.core import Scalar
+
+MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))
+"""Up, right, down, left, as changes of row and column."""
+
+
+class RiskyGrid(eqx.Module):
+    """The state is the number of the cell, row by row; the cell after the last is the end of the episode."""
+
+    stake: Scalar = 0.5
+    """What a gamble adds or takes."""
+    loss: Scalar = -0.03
+    """What a gamble costs on average; negative, what it gives. Above ``-step_cost``, or gambling for ever would pay."""
+    step_cost: Scalar = 0.05
+    slip: Scalar = 0.1
+    """Probability that a move goes sideways, to either side equally often."""
+    width: int = eqx.field(static=True, default=5)
+    height: int = eqx.field(static=True, default=3)
+
+    def __check_init__(self) -> None:
+        """Refuse grids on which there is nothing to decide."""
+        if self.width < 3 or self.height < 2:
+            raise ValueError(f"a risky grid needs width 3 and height 2 at least, got {self.width} x {self.height}")
+
+    @property
+    def n_actions(self) -> int:
+        """Up, right, down, left."""
+        return len(MOVES)
+
+    @property
+    def n_cells(self) -> int:
+        """Cells, without the end."""
+        return self.width * self.height
+
+    @property
+    def start(self) -> int:
+        """Bottom left."""
+        return (self.height - 1) * self.width
+
+    @property
+    def observation_table(self) -> Float[Array, "states cells"]:
+        """Unit vectors, and nothing at the end."""
+        return jnp.eye(self.n_cells + 1, self.n_cells)
+
+    def reset(self, key: PRNGKeyArray) -> Int[Array, ""]:
+        """Always bottom left."""
+        return jnp.asarray(self.start, jnp.int32)
+
+    def draw(self, key: PRNGKeyArray) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """A number for the slip and one for the gamble, both uniform in [0, 1)."""
+        slip_key, coin_key = jax.random.split(key)
+        return jax.random.uniform(slip_key), jax.random.uniform(coin_key)
+
+    def step(
+        self, state: Int[Array, ""], action: Int[Array, ""], noise: tuple[Float[Array, ""], Float[Array, ""]]
+    ) -> tuple[Int[Array, ""], Float[Array, ""], Bool[Array, ""], Bool[Array, ""]]:
+        """Next state, reward, terminated, truncated (never); walls stop."""
+        slip, coin = noise
+        turn = jnp.where(slip < self.slip / 2, 1, jnp.where(slip < self.slip, 3, 0))
+        down, right = jnp.asarray(MOVES)[(action + turn) % 4]
+        row, column = jnp.divmod(state, self.width)
+        new_row = jnp.clip(row + down, 0, self.height - 1)
+        new_column = jnp.clip(column + right, 0, self.width - 1)
+        moved = (new_row != row) | (new_column != column)
+        bottom = new_row == self.height - 1
+        done = bottom & (new_column == self.width - 1)
+        gambles = bottom & (new_column > 0) & ~done & moved
+        gamble = jnp.where(coin < 0.5, -self.stake, self.stake) - self.loss
+        reward = -self.step_cost + jnp.where(done, 1.0, 0.0) + jnp.where(gambles, gamble, 0.0)
+        arrived = jnp.where(done, self.n_cells, new_row * self.width + new_column)
+        return arrived.astype(jnp.int32), reward, done, jnp.asarray(False)
+
+    def observe(self, state: Int[Array, ""]) -> Float[Array, "cells"]:
+        """The cell as a unit vector."""
+        return jax.nn.one_hot(state, self.n_cells)
+
+    def index(self, state: Int[Array, ""]) -> Int[Array, ""]:
+        """The cell."""
+        return state
+
+    def is_optimal(self, state: Int[Array, ""], action: Int[Array, ""]) -> Bool[Array, ""]:
+        """It depends on the attitude to risk, so nothing is counted."""
+        return jnp.asarray(False)
