@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tremble.agent import Agent
+from tests.agents import flat_agent
 from tremble.choosers import Chooser
 from tremble.core import Clock
 from tremble.criteria import Mean, Perturbed
@@ -24,7 +24,7 @@ def agent_with(**changes):
         "network": MlpSpec((8,)),
         "start_steps": 10,
     }
-    return Agent(**(fields | changes))
+    return flat_agent(**(fields | changes))
 
 
 def acting(agent, key=0, clock=LATE, actor=None, obs=None, params=None):

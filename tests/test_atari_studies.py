@@ -70,7 +70,11 @@ def test_cells_follow_the_protocol(tmp_path):
     assert spec.steps == 2_500_000 and spec.protocol == "dopamine" and spec.env == "atari/Pong" and spec.seed == 3
     assert spec.evaluate_every == 250_000 and spec.evaluate_steps == 125_000
     agent = spec.build_agent()
-    assert agent.start_steps == 20_000 and agent.target_update_interval == 8_000 and agent.memory_size == 1_000_000
+    assert (
+        agent.learning.start_steps == 20_000
+        and agent.learning.target_update_interval == 8_000
+        and agent.memory_size == 1_000_000
+    )
 
 
 def test_all_49_games_and_the_agents_without_a_memory(tmp_path):

@@ -186,13 +186,13 @@ def test_a_protocol_brings_its_settings():
     assert dqn.optimiser == RMSProp(2.5e-4, 0.95, 0.01 / 32**2, centred=True) and dqn.chooser.epsilon_end == 0.1
     assert tremble.make("dqn", "atari", protocol="dqn_zoo", learning_rate=1e-3).optimiser.learning_rate == 1e-3
     rainbow = tremble.make("rainbow", "atari", protocol="dqn_zoo")
-    assert (rainbow.replay.n_step, rainbow.replay.priority_exponent, rainbow.start_steps) == (3, 0.5, 20_000)
+    assert (rainbow.replay.n_step, rainbow.replay.priority_exponent, rainbow.learning.start_steps) == (3, 0.5, 20_000)
     assert tremble.make("c51", "atari", protocol="paper").optimiser.learning_rate == 2.5e-4, (
         "unpublished there: DQN Zoo's"
     )
     dopamine = tremble.make("pqr", "atari", protocol="dopamine")
     assert dopamine.network.padding == "same" and dopamine.network.initialisation == "variance_scaling"
-    assert (dopamine.start_steps, dopamine.target_update_interval) == (20_000, 8_000)
+    assert (dopamine.learning.start_steps, dopamine.learning.target_update_interval) == (20_000, 8_000)
     paper = tremble.make("pqr", "atari", protocol="paper")
     assert isinstance(paper.network, ConvSpec) and paper.network.initialisation == "he_convolutions"
     with pytest.raises(SettingsError, match="protocols are about Atari"):

@@ -18,7 +18,7 @@ import scipy.stats
 from gymnasium import spaces
 
 import tremble
-from tremble.agent import Agent
+from tests.agents import flat_agent
 from tremble.core import Behaviour, Clock, Enumerated, RandomStream, Transition, stream_key
 from tremble.criteria import MajorityVote, Mean, RandomAtom
 from tremble.dist import ReturnDist
@@ -53,7 +53,7 @@ def agent_of(representation, **changes):
         "batch_size": BATCH,
         "start_steps": 10,
     }
-    return Agent(**(fields | changes))
+    return flat_agent(**(fields | changes))
 
 
 def state_of(agent):
@@ -401,7 +401,7 @@ def test_a_rollout_is_learned_from_whole_and_once():
         target_update_interval=10,
         optimiser=RMSProp(),
     ).fitted_to(n)
-    assert (agent.batch_size, agent.memory_size, agent.update_interval) == (10, 10, 10)
+    assert (agent.learning.batch_size, agent.memory_size, agent.learning.update_interval) == (10, 10, 10)
     loop = GymLoop(agent, open_environment(Ticking, n), seed=0, steps=200)
     for rollout in range(6):
         loop.advance(n * length * (rollout + 1))
@@ -428,7 +428,7 @@ def test_a_rollout_is_learned_from_whole_and_once():
 
 def test_rollouts_fit_the_environments():
     agent = tremble.make("quota_onpolicy", "control", widths=[4], n_quantiles=4)
-    assert agent.batch_size == agent.memory_size == agent.update_interval == 16 * 5
+    assert agent.learning.batch_size == agent.memory_size == agent.learning.update_interval == 16 * 5
     with pytest.raises(SettingsError, match=r"2 environments is a batch of 10, not of 80.*fitted_to\(2\)"):
         GymLoop(agent, open_environment(Ticking, 2), seed=0, steps=100)
     with pytest.raises(SettingsError, match="batch_size of 'quota_onpolicy' follows from its rollouts: 2 environments"):
@@ -444,13 +444,13 @@ def test_rollouts_fit_the_environments():
         with pytest.raises(ValueError, match=word):
             ReplaySpec(**changes)
     with pytest.raises(ValueError, match="learned from once"):
-        Agent(replay=ReplaySpec(rollout=5), updates_per_round=2)
+        flat_agent(replay=ReplaySpec(rollout=5), updates_per_round=2)
 
 
 def test_the_published_settings():
     agent = tremble.make("quota_onpolicy", "atari")
     assert isinstance(agent.optimiser, RMSProp) and agent.optimiser == RMSProp(1e-4, 0.99, 1e-5, max_grad_norm=5.0)
-    assert agent.replay == ReplaySpec(n_step=5, rollout=5) and agent.target_update_interval == 16 * 10_000
+    assert agent.replay == ReplaySpec(n_step=5, rollout=5) and agent.learning.target_update_interval == 16 * 10_000
     assert (agent.representation.n_options, agent.representation.option_beta) == (10, 0.01)
     assert agent.representation.quantiles == Quantile(200) and not agent.double
     assert (agent.chooser.epsilon_end, agent.chooser.epsilon_decay_steps) == (0.05, 4e6)

@@ -14,7 +14,7 @@ import pytest
 from gymnasium import spaces
 
 import tremble
-from tremble.agent import Agent
+from tremble.agent import Agent, LearningSchedule
 from tremble.criteria import Mean
 from tremble.envs.encoding import UnsupportedSpaceError
 from tremble.envs.gym import EnvironmentFaultError, open_environment
@@ -363,9 +363,8 @@ class Corridor(gymnasium.Env):
 
 def test_masks_hold_for_acting_and_for_the_bootstrap():
     """Action 1 would pay at the second state but is always forbidden: every value is 0 if the bootstrap obeys."""
-    agent = Agent(
-        Quantile(8), Mean(), gamma=0.9, batch_size=16, memory_size=1000, start_steps=20, target_update_interval=10
-    )
+    learning = LearningSchedule(batch_size=16, start_steps=20, target_update_interval=10)
+    agent = Agent(Quantile(8), Mean(), gamma=0.9, learning=learning, memory_size=1000)
     agent = eqx.tree_at(lambda a: a.optimiser.learning_rate, agent, 3e-3)
     run = tremble.train(agent, Corridor, steps=600)
     # The forbidden action's own value at the second state is never learned; it must not leak into the first.

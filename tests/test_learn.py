@@ -10,6 +10,7 @@ import pytest
 
 import tremble
 import tremble.learn
+from tests.agents import flat_agent
 from tremble.agent import Agent
 from tremble.core import Clock, Enumerated, Transition
 from tremble.criteria import Mean, Perturbed
@@ -39,7 +40,7 @@ def small_agent(**changes):
         "start_steps": 10,
         "target_update_interval": 5,
     }
-    return Agent(**(fields | changes))
+    return flat_agent(**(fields | changes))
 
 
 @eqx.filter_jit

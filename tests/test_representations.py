@@ -17,6 +17,7 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.agents import flat_agent
 from tremble.agent import Agent
 from tremble.choosers import Chooser
 from tremble.core import Clock, Enumerated, Transition
@@ -125,7 +126,7 @@ def agent_of(representation, **changes):
         "start_steps": 0,
         "target_update_interval": 25,
     }
-    return Agent(representation=representation, **(fields | changes))
+    return flat_agent(representation=representation, **(fields | changes))
 
 
 @partial(jax.jit, static_argnums=1)

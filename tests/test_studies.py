@@ -26,7 +26,7 @@ def test_every_cell_is_a_valid_run(name, quick, tmp_path):
     assert all(path.name == "seed-0000.safetensors" for path in places)
     for cell in cells:
         agent = cell.spec(0, options.steps).build_agent()
-        assert agent.start_steps < options.steps
+        assert agent.learning.start_steps < options.steps
 
 
 def readings(directory, seeds, **changes):

@@ -83,6 +83,49 @@ def _drawn(criterion: Criterion, key: PRNGKeyArray, clock: Clock | None) -> Nois
     return noise if settle is None else settle(noise, clock)
 
 
+class LearningSchedule(eqx.Module):
+    """When an agent learns. Steps are transitions, counted from 0; both training loops ask `learns_at`."""
+
+    batch_size: int = eqx.field(static=True, default=32)
+    start_steps: int = eqx.field(static=True, default=50_000)
+    """Transitions before learning starts."""
+    update_interval: int = eqx.field(static=True, default=1)
+    """Transitions between two rounds of learning."""
+    updates_per_round: int = eqx.field(static=True, default=1)
+    """Updates in a round. 256 with an interval of 256 learns as often as 1 with 1, in bursts."""
+    target_update_interval: int = eqx.field(static=True, default=10_000)
+    """Transitions between two updates of the target parameters."""
+
+    def __check_init__(self) -> None:
+        """Validate fields."""
+        for name in ("batch_size", "update_interval", "target_update_interval", "updates_per_round"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.start_steps < 0:
+            raise ValueError(f"start_steps must not be negative, got {self.start_steps}")
+
+    @property
+    def first_step(self) -> int:
+        """The first step that may learn: one transition at least is needed."""
+        return max(self.start_steps, 1)
+
+    def learns_at(self, t: int | Int[Array, ""]) -> Any:
+        """Whether step t has a round of learning, which learns from the t transitions before it."""
+        return (t >= self.first_step) & (t % self.update_interval == 0)
+
+    def updates_target_at(self, t: int | Int[Array, ""]) -> Any:
+        """Whether step t updates the target parameters, before its round of learning."""
+        return t % self.target_update_interval == 0
+
+    def updates_before(self, t: int | Int[Array, ""]) -> Int[Array, ""]:
+        """How many updates were made before step t."""
+
+        def rounds(n: Any) -> Any:
+            return -(-n // self.update_interval)
+
+        return self.updates_per_round * jnp.maximum(rounds(t) - rounds(self.first_step), 0)
+
+
 class Agent(eqx.Module):
     """Everything that defines an agent. Array-like fields are traced, so a sweep over them compiles once."""
 
@@ -101,19 +144,12 @@ class Agent(eqx.Module):
     """Discount."""
     target_tau: Scalar = 1.0
     """How far the target parameters move at each refresh; 1 is a hard copy."""
-    batch_size: int = eqx.field(static=True, default=32)
+    learning: LearningSchedule = LearningSchedule()
+    """When updates are made, and from how many samples."""
     memory_size: int = eqx.field(static=True, default=1_000_000)
     """Transitions kept in replay."""
     replay: ReplaySpec = ReplaySpec()
     """What replay hands out: how many steps an item spans, and by which law items are sampled."""
-    update_interval: int = eqx.field(static=True, default=1)
-    """Transitions between two rounds of learning."""
-    updates_per_round: int = eqx.field(static=True, default=1)
-    """Updates in a round. 256 with an interval of 256 learns as often as 1 with 1, in bursts."""
-    target_update_interval: int = eqx.field(static=True, default=10_000)
-    """Transitions between two refreshes of the target parameters."""
-    start_steps: int = eqx.field(static=True, default=50_000)
-    """Transitions before learning starts."""
     async_learning: bool = eqx.field(static=True, default=False)
     """Act by the parameters from before the newest round of learning, so that acting and learning share the cores
     instead of waiting for each other (host loop only); priorities, where there are any, come one update later. Pays
@@ -141,21 +177,12 @@ class Agent(eqx.Module):
 
     def __check_init__(self) -> None:
         """Refuse contradictions where they are made."""
-        for name in (
-            "batch_size",
-            "memory_size",
-            "update_interval",
-            "target_update_interval",
-            "draws_per_update",
-            "updates_per_round",
-        ):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.memory_size < 1 or self.draws_per_update < 1:
+            name = "memory_size" if self.memory_size < 1 else "draws_per_update"
+            raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.stream_width and not self.dueling:
             raise ValueError("stream_width is about the streams of a dueling head: it needs dueling=True")
-        if self.start_steps < 0:
-            raise ValueError(f"start_steps must not be negative, got {self.start_steps}")
-        if self.replay.rollout and self.updates_per_round > 1:
+        if self.replay.rollout and self.learning.updates_per_round > 1:
             raise ValueError("a rollout is learned from once: updates_per_round needs to be 1")
         if self.share_noise and self.criterion_for != "both":
             raise ValueError("share_noise needs criterion_for='both': only then is there one criterion to share")
@@ -169,7 +196,8 @@ class Agent(eqx.Module):
         if not self.replay.rollout:
             return self
         size = n_envs * self.replay.rollout
-        return dataclasses.replace(self, batch_size=size, memory_size=size, update_interval=size)
+        learning = dataclasses.replace(self.learning, batch_size=size, update_interval=size)
+        return dataclasses.replace(self, learning=learning, memory_size=size)
 
     @property
     def behaviour_criterion(self) -> Criterion:
@@ -303,22 +331,10 @@ class Agent(eqx.Module):
             return _drawn(self.target_criterion, key, clock)
 
         if self.noise_per_sample:
-            shape = (self.draws_per_update, self.batch_size)
+            shape = (self.draws_per_update, self.learning.batch_size)
             return jax.vmap(jax.vmap(draw))(jax.random.split(key, shape))
         return jax.vmap(draw)(jax.random.split(key, self.draws_per_update))
 
-    def learns_at(self, t: Int[Array, ""]) -> Bool[Array, ""]:
-        """Whether step t (from 0) has a round of learning. It learns from the t transitions before it."""
-        return (t >= max(self.start_steps, 1)) & (t % self.update_interval == 0)
-
     def foreseen(self, t: Int[Array, ""]) -> Clock:
         """The clock at step t, as far as it is known before the run comes there: without the number of episodes."""
-        return Clock(t, self.updates_before(t), -1, t, self.start_steps)
-
-    def updates_before(self, t: int | Int[Array, ""]) -> Int[Array, ""]:
-        """How many updates were made before step t."""
-
-        def multiples(n: Any) -> Any:
-            return -(-n // self.update_interval)
-
-        return self.updates_per_round * jnp.maximum(multiples(t) - multiples(max(self.start_steps, 1)), 0)
+        return Clock(t, self.learning.updates_before(t), -1, t, self.learning.start_steps)

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from tremble.agent import Agent
+from tremble.agent import Agent, LearningSchedule
 from tremble.choosers import Chooser
 from tremble.core import Criterion, Representation
 from tremble.criteria import Mean, Optimism, Perturbed, RandomAtom, WorstCase, make_criterion
@@ -50,11 +50,13 @@ def _agent(table: Hyperparameters, **parts: Any) -> Agent:
         network=_network(table),
         optimiser=Adam(table.learning_rate, 0.01 / table.batch_size),
         gamma=table.gamma,
-        batch_size=table.batch_size,
+        learning=LearningSchedule(
+            batch_size=table.batch_size,
+            start_steps=table.start_steps,
+            update_interval=table.update_interval,
+            target_update_interval=table.target_update_interval,
+        ),
         memory_size=table.memory_size,
-        update_interval=table.update_interval,
-        target_update_interval=table.target_update_interval,
-        start_steps=table.start_steps,
     )
     return override(agent, table.settings)
 
@@ -157,9 +159,7 @@ def _on_policy(table: Hyperparameters) -> Agent:
         optimiser=RMSProp(1e-4, 0.99, 1e-5, max_grad_norm=5.0),
         replay=ReplaySpec(n_step=5, rollout=5),
         double=False,
-        updates_per_round=1,
-        start_steps=0,
-        target_update_interval=max(table.target_update_interval, 16 * 5),
+        learning=LearningSchedule(start_steps=0, target_update_interval=max(table.target_update_interval, 16 * 5)),
     ).fitted_to(16)
 
 

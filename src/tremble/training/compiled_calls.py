@@ -46,7 +46,7 @@ def draw_acts(agent: Agent, seed: jax.Array, t0: jax.Array, n_actions: int) -> L
 @partial(jax.jit, static_argnums=(3,))
 def draw_learns(agent: Agent, seed: jax.Array, t0: jax.Array, length: int) -> LearnNoise:
     """Numbers for ``length`` steps with a round of learning each; a round has its updates in a row."""
-    rounds = agent.updates_per_round
+    rounds = agent.learning.updates_per_round
 
     def draw(t: jax.Array) -> LearnNoise:
         def one(j: jax.Array) -> LearnNoise:
@@ -55,7 +55,8 @@ def draw_learns(agent: Agent, seed: jax.Array, t0: jax.Array, length: int) -> Le
                 return first if rounds == 1 else jax.random.fold_in(first, j)
 
             return LearnNoise(
-                agent.draw_learn(key(RandomStream.LEARN)), draw_sample(key(RandomStream.SAMPLE), agent.batch_size)
+                agent.draw_learn(key(RandomStream.LEARN)),
+                draw_sample(key(RandomStream.SAMPLE), agent.learning.batch_size),
             )
 
         return jax.vmap(one)(jnp.arange(rounds))
@@ -112,7 +113,7 @@ def always_fresh(agent: Agent) -> bool:
 
     Otherwise it is a call of its own: a branch inside the update would copy all parameters at every one.
     """
-    return agent.target_update_interval == agent.updates_per_round == 1 and not agent.async_learning
+    return agent.learning.target_update_interval == agent.learning.updates_per_round == 1 and not agent.async_learning
 
 
 @lru_cache(maxsize=64)
@@ -130,7 +131,7 @@ def calls_for(agent_structure: Any, learner_structure: Any, actors_structure: An
         episodes, (rows, steps) = numbers[0], numbers[1:].reshape(2, -1)
 
         def one(actor: ActorState, obs: jax.Array, mask: Any, row: jax.Array, t: jax.Array) -> Any:
-            clock = Clock(t, made.updates_before(t), episodes, t, made.start_steps)
+            clock = Clock(t, made.learning.updates_before(t), episodes, t, made.learning.start_steps)
             noise: ActNoise = jax.tree.unflatten(noise_structure, [x[row] for x in block])
             key = stream_key(seed, RandomStream.PREDICT_TO_ACT, t) if made.random_predictions else None
             action, actor, drawn, info = made.act(network, actor, obs, mask, noise, clock, key)
@@ -199,8 +200,8 @@ def _of_update(agent: Agent, block: Noise, numbers: Any, seed: jax.Array) -> tup
     key = None
     if agent.random_predictions:
         key = stream_key(seed, RandomStream.PREDICT_TO_LEARN, t)
-        key = key if agent.updates_per_round == 1 else jax.random.fold_in(key, number)
-    return jax.tree.map(lambda x: x[row], block), Clock(t, updates, episodes, t, agent.start_steps), key
+        key = key if agent.learning.updates_per_round == 1 else jax.random.fold_in(key, number)
+    return jax.tree.map(lambda x: x[row], block), Clock(t, updates, episodes, t, agent.learning.start_steps), key
 
 
 def _unpacked(batch: Transition | Rows, layout: np.dtype[Any] | None) -> Transition:

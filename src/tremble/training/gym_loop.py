@@ -66,10 +66,10 @@ class GymLoop:
         self.agent = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), agent)
         self.settings, self.env, self.seed = agent, env, seed
         n = env.n_envs
-        if (size := n * agent.replay.rollout) and size != agent.batch_size:
+        if (size := n * agent.replay.rollout) and size != agent.learning.batch_size:
             raise SettingsError(
                 f"a rollout of {agent.replay.rollout} steps in {n} environments is a batch of {size}, not of "
-                f"{agent.batch_size}: use agent.fitted_to({n})"
+                f"{agent.learning.batch_size}: use agent.fitted_to({n})"
             )
         self.t = self.episodes = self.updates = 0
         self.learned = 0
@@ -95,11 +95,11 @@ class GymLoop:
             agent.replay.prioritised,
         )
         self._start_steps, self._interval, self._rounds = (
-            agent.start_steps,
-            agent.update_interval,
-            agent.updates_per_round,
+            agent.learning.start_steps,
+            agent.learning.update_interval,
+            agent.learning.updates_per_round,
         )
-        self._target_interval, self._shares = agent.target_update_interval, agent.share_noise
+        self._target_interval, self._shares = agent.learning.target_update_interval, agent.share_noise
         self._always_fresh = always_fresh(agent)
         self.accumulator = Accumulator(agent.replay.n_step, float(agent.gamma), n)
         self._steps = steps
@@ -326,11 +326,11 @@ class GymLoop:
 
     def record(self) -> dict[str, Any]:
         """A row for the metrics: a look inside, and what happened since the last one."""
-        clock = Clock(self.t, self.updates, self.episodes, self.t, self.settings.start_steps)
+        clock = Clock(self.t, self.updates, self.episodes, self.t, self.settings.learning.start_steps)
         batch = None
-        if self.t > self.settings.start_steps and self.replay.ready:
+        if self.t > self.settings.learning.start_steps and self.replay.ready:
             bits = np.asarray(
-                draw_sample(stream_key(self.seed, RandomStream.DIAGNOSE, self.t), self.settings.batch_size)
+                draw_sample(stream_key(self.seed, RandomStream.DIAGNOSE, self.t), self.settings.learning.batch_size)
             )
             batch, _ = self.replay.sample(bits, self._importance(self.t))
         clock = jax.tree.map(lambda x: np.int32(x), clock)

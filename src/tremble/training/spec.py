@@ -107,7 +107,7 @@ class RunSpec:
         """Whether the whole run can be compiled: the environment is written in JAX, and replay is the plain one."""
         replay = agent.replay
         plain = replay.n_step == 1 and not (replay.prioritised or replay.rollout or agent.async_learning)
-        plain = plain and agent.updates_per_round == 1
+        plain = plain and agent.learning.updates_per_round == 1
         return is_jax_env(self.env) and plain and self.n_envs == 1 and not self.evaluate_every
 
     def describe(self, agent: Agent | None = None) -> dict[str, Any]:

@@ -104,7 +104,9 @@ def run_chunk(
         )
     )(steps)
     env_noise = jax.vmap(lambda t: env.draw(stream_key(seed, RandomStream.STEP, t)))(steps)
-    sample_noise = jax.vmap(lambda t: draw_sample(stream_key(seed, RandomStream.SAMPLE, t), agent.batch_size))(steps)
+    sample_noise = jax.vmap(lambda t: draw_sample(stream_key(seed, RandomStream.SAMPLE, t), agent.learning.batch_size))(
+        steps
+    )
     reset_keys = jax.vmap(lambda t: stream_key(seed, RandomStream.RESET, t + 1))(steps)
 
     def step(state: TrainState, inputs: Any) -> tuple[TrainState, StepLog]:
@@ -135,19 +137,19 @@ def run_chunk(
         if learning:
             # Read behind a branch: otherwise XLA fuses the write above into every read, and copies the whole memory.
             sampled = jax.lax.cond(
-                agent.learns_at(t),
+                agent.learning.learns_at(t),
                 lambda r: r.sample(sample_noise, t),
                 lambda r: jax.tree.map(jnp.zeros_like, jax.eval_shape(r.sample, sample_noise, t)),
                 replay,
             )
             batch = as_batch(env, sampled)
             noise = jax.tree.map(lambda x: x[None], drawn) if agent.share_noise else learn_noise
-            learner = _when(t % agent.target_update_interval == 0, partial(refresh_target, agent), learner)
+            learner = _when(t % agent.learning.target_update_interval == 0, partial(refresh_target, agent), learner)
             learner = _when(
-                agent.learns_at(t),
+                agent.learning.learns_at(t),
                 lambda s: learn(agent, s, batch, noise, clock, learn_key)[0],
                 learner,
-                always=agent.update_interval == 1,
+                always=agent.learning.update_interval == 1,
             )
 
         done = terminated | truncated

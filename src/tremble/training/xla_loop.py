@@ -30,10 +30,10 @@ def look(
     agent: Agent, env: JaxEnv, seed: Int[Array, ""], state: TrainState, t: Int[Array, ""], learning: bool
 ) -> Diagnosis:
     """Look at the state after ``t`` steps without changing it."""
-    clock = Clock(t, agent.updates_before(t), state.episodes, t, agent.start_steps)
+    clock = Clock(t, agent.learning.updates_before(t), state.episodes, t, agent.learning.start_steps)
     batch = None
     if learning:
-        noise = draw_sample(stream_key(seed, RandomStream.DIAGNOSE, t), agent.batch_size)
+        noise = draw_sample(stream_key(seed, RandomStream.DIAGNOSE, t), agent.learning.batch_size)
         batch = compiled.as_batch(env, state.replay.sample(noise, t))
     obs = env.observe(env.reset(stream_key(seed, RandomStream.RESET, t)))
     return diagnose(agent, state.learner, seed, obs, batch, clock)
@@ -88,16 +88,16 @@ def iterate(
     t, state = start if start else (0, make_state(agent, env, seed, min(agent.memory_size, steps)))
     while t < steps:
         ends = [(t // size + 1) * size for size in (*stops, record_every)] + [steps]
-        if t < agent.start_steps:
-            ends.append(agent.start_steps)
+        if t < agent.learning.start_steps:
+            ends.append(agent.learning.start_steps)
         end = min(ends)
-        learning = t >= agent.start_steps
+        learning = t >= agent.learning.start_steps
         state, log = run(agent, env, seed, state, jnp.asarray(t, jnp.int32), end - t, learning)
         t = end
         diagnosis = None
         if t % record_every == 0 or t == steps:
             now = jnp.asarray(t, jnp.int32)
-            diagnosis = jax.device_get(look_inside(agent, env, seed, state, now, t > agent.start_steps))
+            diagnosis = jax.device_get(look_inside(agent, env, seed, state, now, t > agent.learning.start_steps))
         happened = jax.device_get({f.name: getattr(log, f.name) for f in dataclasses.fields(log)})
         yield ChunkResult(t, state, happened, diagnosis)
 
