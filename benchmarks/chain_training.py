@@ -28,7 +28,7 @@ def tremble_training(seeds: list[int], steps: int, listed: bool = True) -> Conte
     agent, env = make("qrdqn", DOMAIN), _chain(listed)
     start = time.perf_counter()
     moments = _moments(agent, env, seeds, RECORD_EVERY, RECORD_EVERY)
-    inside_xla(moments, agent.start_steps + RECORD_EVERY)
+    inside_xla(moments, agent.learning.start_steps + RECORD_EVERY)
     cold = time.perf_counter() - start
     start = time.perf_counter()
     inside_xla(moments, RECORD_EVERY)

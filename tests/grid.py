@@ -59,7 +59,7 @@ def preset_of(name: str) -> Agent:
 
 def train(agent: Agent, seed: int = 0) -> tuple[LearnerState, list[np.ndarray], int]:
     """A run by the loop that `tremble.train` would take: what it learned, what its memory holds, how many updates."""
-    plain = agent.replay.n_step == 1 and not agent.replay.prioritised and agent.updates_per_round == 1
+    plain = agent.replay.n_step == 1 and not agent.replay.prioritised and agent.learning.updates_per_round == 1
     if plain:
         inside = XlaLoop(agent, Fork(), seed, STEPS, STEPS, (STEPS,))
         inside.advance(STEPS)
@@ -87,7 +87,7 @@ def measure(agent: Agent, seed: int = 0) -> Findings:
     obs, action, reward, discount, _ = items
     memory = Memory(obs.argmax(-1), action, reward, discount)
     dist = jax.jit(predict_each)(agent, learner.params, jnp.asarray(STATES))
-    key, n = jax.random.key(seed), agent.batch_size
+    key, n = jax.random.key(seed), agent.learning.batch_size
     batch = Transition(*(jnp.asarray(item[:n]) for item in items), jnp.ones(n))
     untrained = jax.jit(lambda a, k: a.init(k, (2,), 2).params)(agent, key)
     losses = [float(loss_of(agent, params, learner, batch, key)) for params in (untrained, learner.params)]

@@ -5,8 +5,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from agents import flat_agent
 
-from tests.agents import flat_agent
 from tremble.choosers import Chooser
 from tremble.core import Clock
 from tremble.criteria import Mean, Perturbed

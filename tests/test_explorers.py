@@ -15,10 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
+from agents import flat_agent
 from gymnasium import spaces
 
 import tremble
-from tests.agents import flat_agent
 from tremble.core import Behaviour, Clock, Enumerated, RandomStream, Transition, stream_key
 from tremble.criteria import MajorityVote, Mean, RandomAtom
 from tremble.dist import ReturnDist

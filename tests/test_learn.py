@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from agents import flat_agent
 
 import tremble
 import tremble.learn
-from tests.agents import flat_agent
 from tremble.agent import Agent
 from tremble.core import Clock, Enumerated, Transition
 from tremble.criteria import Mean, Perturbed

@@ -14,10 +14,10 @@ import pytest
 import rlax
 import scipy.integrate
 import scipy.stats
+from agents import flat_agent
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.agents import flat_agent
 from tremble.agent import Agent
 from tremble.choosers import Chooser
 from tremble.core import Clock, Enumerated, Transition

@@ -120,9 +120,9 @@ def run_cost(
     example = Transition(picture, jnp.zeros((), jnp.int32), number, number, picture)
     example = jax.tree.map(np.asarray, example)
     replay = frame_memory_estimate(min(settings.memory_size, steps), example, settings.replay, n_envs)
-    rounds = max(0, steps - settings.start_steps) // settings.update_interval
+    rounds = max(0, steps - settings.learning.start_steps) // settings.learning.update_interval
     hours = None if frames_per_second is None else frames / frames_per_second / 3600
-    return Bill(steps, rounds * settings.updates_per_round, replay, 2 * replay, hours)
+    return Bill(steps, rounds * settings.learning.updates_per_round, replay, 2 * replay, hours)
 
 
 def measure_frames_per_second(agent: str, protocol: str, game: str = "pong", steps: int = 800) -> float:
