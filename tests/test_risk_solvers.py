@@ -190,7 +190,7 @@ def test_cycles_are_said_to_be_cycles():
 
 def test_a_cycle_on_the_grid():
     """With more slips and less to win the greedy policies repeat for ever; every eighth is the same."""
-    lattice = Lattice.of(risky_grid(stake=0.5, loss=-0.02, slip=0.2, gamma=1.0))
+    lattice = Lattice.of(risky_grid(RiskyGrid(loss=-0.02, slip=0.2), gamma=1.0))
     result = fixed_point(lattice, 0.25, most=400)
     assert not result.converged and result.period == 8
 
@@ -199,34 +199,53 @@ def test_mistakes_are_explained():
     with pytest.raises(SettingsError, match="gamma = 1"):
         Lattice.of(risky_grid())
     with pytest.raises(SettingsError, match="multiples of the unit"):
-        Lattice.of(risky_grid(gamma=1.0, loss=0.021), unit=0.02)
+        Lattice.of(risky_grid(RiskyGrid(loss=0.021), gamma=1.0), unit=0.02)
     with pytest.raises(ValueError, match="width 3"):
         RiskyGrid(width=2)
     assert first_best(np.array([[1.0, 1.0 + 1e-12, 0.0]])).tolist() == [0]
 
 
-def test_the_environment_is_the_mdp():
-    """Every state and action under a fine net of its random numbers, against the law."""
-    env = RiskyGrid()
-    assert jax_envs()["risky-grid"]() == env
-    mdp = risky_grid(stake=0.5, loss=-0.03, step_cost=0.05, slip=0.1, gamma=1.0)
-    assert int(mdp.start) == env.start
-    # Slips at 0.025, 0.075 and 0.55 stand for 0.05, 0.05 and 0.9; the coin for a half each.
-    odds = np.array([0.05, 0.05, 0.9])[:, None] * np.array([0.5, 0.5])
-    slips, coins = np.meshgrid([0.025, 0.075, 0.55], [0.25, 0.75], indexing="ij")
-    states, actions = jnp.arange(env.n_cells), jnp.arange(4)
-    noise = (jnp.float32(slips.ravel()), jnp.float32(coins.ravel()))
-    step = jax.vmap(jax.vmap(jax.vmap(env.step, (None, None, 0)), (None, 0, None)), (0, None, None))
-    arrived, reward, done, _ = (np.asarray(x) for x in jax.jit(step)(states, actions, noise))
-    law = np.zeros(mdp.law.shape)
-    rewards = np.asarray(mdp.rewards)
-    for s, a, k in np.ndindex(*arrived.shape):
-        d = np.abs(rewards - reward[s, a, k]).argmin()
-        assert rewards[d] == pytest.approx(reward[s, a, k], abs=1e-5)
-        law[d, s, a, arrived[s, a, k]] += odds.ravel()[k]
+def written_out(env):
+    """The rules of the grid as a table, without the environment's `step`."""
+    moves = ((-1, 0), (0, 1), (1, 0), (0, -1))
+    bottom, goal = env.height - 1, env.width - 1
+
+    def outcomes(row, column, action):
+        found = []
+        for turn, probability in ((0, 1 - env.slip), (1, env.slip / 2), (3, env.slip / 2)):
+            down, right = moves[(action + turn) % 4]
+            r, c = min(max(row + down, 0), bottom), min(max(column + right, 0), goal)
+            done = r == bottom and c == goal
+            gambles = r == bottom and 0 < c < goal and (r, c) != (row, column)
+            mean = -env.step_cost + (1.0 if done else 0.0) - (env.loss if gambles else 0.0)
+            for sign in (-1, 1):
+                reward = round(mean + gambles * sign * env.stake, 6)
+                found.append((probability / 2, r * env.width + c, reward, done))
+        return found
+
+    return {
+        row * env.width + column: {a: outcomes(row, column, a) for a in range(4)}
+        for row in range(env.height)
+        for column in range(env.width)
+    }
+
+
+@pytest.mark.parametrize(
+    "env", [RiskyGrid(), RiskyGrid(1.0, 0.2), RiskyGrid(0.7, -0.01, 0.02, 0.3, width=3, height=4)], ids=str
+)
+def test_the_environment_is_the_mdp(env):
+    """The MDP, which is enumerated from the environment, has the rules that are written out."""
+    mdp, expected = risky_grid(env, gamma=1.0), from_gymnasium(written_out(env), 1.0)
+    assert int(mdp.start) == env.start == int(env.reset(jax.random.key(0)))
+    np.testing.assert_allclose(mdp.rewards, expected.rewards, atol=1e-6)
+    np.testing.assert_array_equal(mdp.terminal, expected.terminal)
     goal = env.n_cells - 1  # never left, because entering it ends the episode
     live = [s for s in range(env.n_cells) if s != goal]
-    np.testing.assert_allclose(law[:, live], np.asarray(mdp.law)[:, live], atol=1e-6)
-    assert done.any() and (arrived[done] == env.n_cells).all()
+    np.testing.assert_allclose(mdp.law[:, live], expected.law[:, live], atol=1e-6)
+
+
+def test_the_noise_of_the_environment_is_uniform():
+    env = RiskyGrid()
+    assert jax_envs()["risky-grid"]() == env
     drawn = jax.vmap(env.draw)(jax.random.split(jax.random.key(0), 4000))
     assert all(abs(float(x.mean()) - 0.5) < 5 * np.sqrt(1 / 12 / 4000) for x in drawn)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +12,7 @@ from gymnasium.envs.toy_text.taxi import TaxiEnv
 
 from tremble.theory import chain, deep_sea, from_gymnasium, risky_grid
 from tremble.theory.models import normal_nodes
-from tremble.worlds import DeepSea, NChain
+from tremble.worlds import DeepSea, NChain, RiskyGrid
 
 
 def value_iteration(mdp, iterations=400):
@@ -79,8 +81,9 @@ def test_deep_sea_steps_as_the_environment_does():
 
 
 def test_the_risky_grid_tempts():
-    """Around is better on average, and the gamble has the spread."""
-    mdp = risky_grid()
+    """With a gamble that costs, around is better on average, and the gamble has the spread."""
+    costly = RiskyGrid(stake=1.0, loss=0.2)
+    mdp = risky_grid(costly)
     q = value_iteration(mdp)
     np.testing.assert_allclose(mdp.optimal_q(400), q, atol=1e-4)
     up, right = 0, 1
@@ -90,9 +93,20 @@ def test_the_risky_grid_tempts():
     assert q[int(mdp.start)].argmax() == up and q[int(mdp.start), up] - q[int(mdp.start), right] > 0.1
     # By hand without slips and discount: around is 6 steps, 1 - 6 x 0.05. One step right and then around is also 6, and
     # one gamble. From the cell before the goal, straight on is best.
-    plain = value_iteration(risky_grid(slip=0.0, gamma=1.0), 50)
+    plain = value_iteration(risky_grid(dataclasses.replace(costly, slip=0.0), gamma=1.0), 50)
     np.testing.assert_allclose(plain[10, [up, right]], [0.7, 0.5], atol=1e-5)
     np.testing.assert_allclose(plain[13, right], 0.95, atol=1e-5)
+
+
+def test_the_risky_grid_has_the_defaults_of_the_environment():
+    env, mdp = RiskyGrid(), risky_grid()
+    assert (mdp.n_states, int(mdp.start)) == (env.n_cells + 1, env.start)
+    into_gamble = np.asarray(mdp.law[:, env.start, 1].sum(-1))  # right from the start
+    paid = {round(float(r), 6): round(float(p), 6) for r, p in zip(mdp.rewards, into_gamble, strict=True) if p > 0}
+    mean = -env.step_cost - env.loss
+    # Sideways, up goes on without a gamble and down is a wall: together the probability of a slip.
+    expected = {mean - env.stake: 0.45, -env.step_cost: 0.1, mean + env.stake: 0.45}
+    assert paid == pytest.approx({round(reward, 6): share for reward, share in expected.items()}, abs=1e-6)
 
 
 def test_taxi_comes_from_its_table():

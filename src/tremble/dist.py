@@ -187,19 +187,6 @@ class ReturnDist(eqx.Module):
         above = jnp.clip(upper - 0.5, 0.0, dist.weights)
         return 0.5 * (above * (dist.atoms - centre) ** 2).sum(-1)
 
-    def wasserstein(self, other: ReturnDist, p: float = 2.0) -> Float[Array, "*batch"]:
-        """W_p = (int_0^1 |Q_1(u) - Q_2(u)|^p du)^(1/p), exact for any weights and numbers of atoms."""
-        first, second = self.sorted(), other.sorted()
-        one, two = first.cumulative(), second.cumulative()
-        batch = jnp.broadcast_shapes(one.shape[:-1], two.shape[:-1])
-        one = jnp.broadcast_to(one, (*batch, one.shape[-1]))
-        two = jnp.broadcast_to(two, (*batch, two.shape[-1]))
-        edges = jnp.sort(jnp.concatenate([one, two], -1), -1)
-        lower = jnp.concatenate([jnp.zeros_like(edges[..., :1]), edges[..., :-1]], -1)
-        middle = (edges + lower) / 2
-        gap = _inverse(first.atoms, one, middle) - _inverse(second.atoms, two, middle)
-        return ((edges - lower) * jnp.abs(gap) ** p).sum(-1) ** (1.0 / p)
-
     def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, "n *batch"]:
         """``n`` independent draws of the return."""
         shape = (n, *self.atoms.shape[:-1])
@@ -207,12 +194,3 @@ class ReturnDist(eqx.Module):
         return jnp.take_along_axis(self.atoms, jnp.moveaxis(index, 0, -1), -1).transpose(
             (-1, *range(self.atoms.ndim - 1))
         )
-
-
-def _inverse(
-    atoms: Float[Array, "*fewer n"], cumulative: Float[Array, "*batch n"], level: Float[Array, "*batch m"]
-) -> Float[Array, "*batch m"]:
-    """Atom whose cumulative interval contains each level, for sorted atoms."""
-    index = jnp.clip((cumulative[..., None, :] < level[..., :, None]).sum(-1), 0, atoms.shape[-1] - 1)
-    atoms = jnp.broadcast_to(atoms, (*level.shape[:-1], atoms.shape[-1]))
-    return jnp.take_along_axis(atoms, index, -1)

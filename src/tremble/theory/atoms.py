@@ -82,13 +82,13 @@ class AtomStep(eqx.Module):
     """One iteration with moving atoms."""
 
     z: ReturnDist
-    """What was kept of T_xi Z, ``atoms[states, actions, n]``."""
+    """T_xi Z after the reduction, ``atoms[states, actions, n]``."""
+    full: ReturnDist
+    """T_xi Z before it, ``atoms[states, actions, rewards * states * n]``."""
     q: Float[Array, "states actions"]
-    """E T_xi Z, before anything was dropped."""
+    """E T_xi Z, before the reduction."""
     bias: Float[Array, "states actions"]
-    """Mean of what was kept minus `q`: 0 up to rounding when merging, not for quantiles."""
-    moved: Float[Array, "states actions"]
-    """W1 between T_xi Z and what was kept: 0 where it is exact."""
+    """Mean after the reduction minus `q`: 0 up to rounding when merging, not for quantiles."""
     gap: Float[Array, ""]
     """sup over (s, a) of |E_xi Z - E Z|."""
 
@@ -98,20 +98,7 @@ def atom_step(mdp: FiniteMDP, z: ReturnDist, xi: Float[Array, "bins"], reduce: R
     mean, score = z.mean(), reweighted_mean(z, xi)
     full = mixture(mdp, z, jnp.argmax(score, -1))
     kept, q = reduce(full), full.mean()
-    return AtomStep(kept, q, kept.mean() - q, transport(full, kept), jnp.abs(score - mean).max())
-
-
-def transport(full: ReturnDist, kept: ReturnDist) -> Float[Array, "*batch"]:
-    """W1 = int |F_1 - F_2| dx, summed between neighbours of all atoms."""
-    points = jnp.sort(jnp.concatenate([full.atoms, kept.atoms], -1), -1)
-
-    def below(atoms: Float[Array, "m"], mass: Float[Array, "m"], at: Float[Array, "k"]) -> Array:
-        reached = jnp.searchsorted(atoms, at, side="right")
-        return jnp.concatenate([jnp.zeros(1), jnp.cumsum(mass)])[reached]
-
-    cdf = jnp.vectorize(below, signature="(m),(m),(k)->(k)")
-    difference = jnp.abs(cdf(full.atoms, full.weights, points) - cdf(kept.atoms, kept.weights, points))
-    return (difference[..., :-1] * jnp.diff(points)).sum(-1)
+    return AtomStep(kept, full, q, kept.mean() - q, jnp.abs(score - mean).max())
 
 
 def zero(mdp: FiniteMDP, n: int, weighted: bool = True) -> ReturnDist:

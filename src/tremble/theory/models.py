@@ -1,8 +1,7 @@
-"""Known problems as finite MDPs: the library's own environments, enumerated, and a grid with a tempting short cut."""
+"""The library's own environments as finite MDPs, by enumeration."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -14,17 +13,20 @@ from tremble.core import JaxEnv
 from tremble.theory.mdp import FiniteMDP, from_gymnasium
 from tremble.worlds.deep_sea import DeepSea, DeepSeaState
 from tremble.worlds.nchain import ChainState, NChain
+from tremble.worlds.risky_grid import RiskyGrid
 
 Table = dict[int, dict[int, list[tuple[Any, ...]]]]
+Nodes = tuple[np.ndarray, np.ndarray]
+"""Values of one random number, and their probabilities."""
 
 
 def chain(env: NChain | None = None, gamma: float = 0.9, nodes: int = 3) -> FiniteMDP:
-    """The paper's N-Chain; see `normal_nodes` for what becomes of its Gaussian rewards."""
+    """The paper's N-Chain; its Gaussian rewards are replaced by `normal_nodes`."""
     env = env or NChain()
     positions = jnp.arange(env.length)
     states = ChainState(positions, jnp.zeros_like(positions))
-    table = enumerate_env(env, states, [0.5], nodes if float(env.reward_noise) > 0 else 1)
-    return from_gymnasium(table, gamma, start=env.start)
+    normal = normal_nodes(nodes if float(env.reward_noise) > 0 else 1)
+    return from_gymnasium(enumerate_env(env, states, uniform_nodes(0.5), normal), gamma, start=env.start)
 
 
 def deep_sea(env: DeepSea | None = None, gamma: float = 0.99, nodes: int = 3) -> FiniteMDP:
@@ -32,19 +34,25 @@ def deep_sea(env: DeepSea | None = None, gamma: float = 0.99, nodes: int = 3) ->
     env = env or DeepSea()
     rows, columns = jnp.divmod(jnp.arange(env.size**2), env.size)
     states = DeepSeaState(rows.astype(jnp.int32), columns.astype(jnp.int32))
-    table = enumerate_env(env, states, [env.success], nodes if env.stochastic else 1)
-    return from_gymnasium(table, gamma, start=0)
+    normal = normal_nodes(nodes if env.stochastic else 1)
+    return from_gymnasium(enumerate_env(env, states, uniform_nodes(env.success), normal), gamma, start=0)
 
 
-def enumerate_env(env: JaxEnv, states: Any, cuts: Sequence[float], nodes: int) -> Table:
-    """Every state, action and outcome of an environment whose noise is one uniform and one normal number.
+def risky_grid(env: RiskyGrid | None = None, gamma: float = 0.95) -> FiniteMDP:
+    """The risky grid, cell by cell; the end of the episode is one more state, the last."""
+    env = env or RiskyGrid()
+    slip = float(env.slip)
+    table = enumerate_env(env, jnp.arange(env.n_cells), uniform_nodes(slip / 2, slip), uniform_nodes(0.5))
+    return from_gymnasium(table, gamma, start=env.start)
 
-    Outcomes change with the uniform number only at the ``cuts``; the normal one is replaced by ``nodes`` values. All
-    combinations go through the environment's own `step`, so that there is one description of its dynamics.
+
+def enumerate_env(env: JaxEnv, states: Any, first: Nodes, second: Nodes) -> Table:
+    """Every state, action and outcome of an environment whose noise is a pair of independent random numbers.
+
+    All combinations go through the environment's own `step`, so its dynamics are defined in one place.
     """
-    edges = np.array([0.0, *cuts, 1.0])
-    uniforms = [(low + high) / 2 for low, high in pairwise(edges)]
-    normals, masses = normal_nodes(nodes)
+    noise = tuple(grid.ravel() for grid in np.meshgrid(first[0], second[0], indexing="ij"))
+    probability = np.outer(first[1], second[1]).ravel()
 
     def outcome(state: Any, action: Any, noise: Any) -> tuple[Any, Any, Any]:
         after, reward, terminated, _ = env.step(state, action, noise)
@@ -52,11 +60,9 @@ def enumerate_env(env: JaxEnv, states: Any, cuts: Sequence[float], nodes: int) -
 
     everything = jax.vmap(outcome, (None, None, 0))  # over noise, then actions, then states
     everything = jax.jit(jax.vmap(jax.vmap(everything, (None, 0, None)), (0, None, None)))
-    noise = tuple(grid.ravel() for grid in np.meshgrid(uniforms, normals, indexing="ij"))
-    probability = np.outer(np.diff(edges), masses).ravel()
     made = everything(states, jnp.arange(env.n_actions), jax.tree.map(jnp.float32, noise))
     arrived, reward, terminated = (np.asarray(array) for array in made)
-    reward = np.round(reward.astype(float), 6)  # the same reward by two ways differs in its last bits
+    reward = np.round(reward.astype(float), 6)  # rounding errors would make two values of one reward
     return {
         s: {
             a: [
@@ -70,48 +76,16 @@ def enumerate_env(env: JaxEnv, states: Any, cuts: Sequence[float], nodes: int) -
     }
 
 
-def normal_nodes(n: int) -> tuple[np.ndarray, np.ndarray]:
+def uniform_nodes(*cuts: float) -> Nodes:
+    """A uniform number that matters only through the interval between ``cuts`` it is in: midpoints and lengths."""
+    edges = np.array([0.0, *cuts, 1.0])
+    return np.array([(low + high) / 2 for low, high in pairwise(edges)]), np.diff(edges)
+
+
+def normal_nodes(n: int) -> Nodes:
     """Values and probabilities of n points with the moments of N(0, 1) up to order 2n - 1 (Gauss and Hermite).
 
     Three points have its mean, variance, skewness and kurtosis, so means and variances of returns are exact.
     """
     points, weights = np.polynomial.hermite_e.hermegauss(n)
     return points, weights / weights.sum()
-
-
-def risky_grid(
-    width: int = 5,
-    height: int = 3,
-    stake: float = 1.0,
-    loss: float = 0.2,
-    step_cost: float = 0.05,
-    slip: float = 0.1,
-    gamma: float = 0.95,
-) -> FiniteMDP:
-    """From the bottom left to the bottom right, where 1 is paid: around, or straight on over cells that gamble.
-
-    Entering a cell of the bottom row between the two corners adds +``stake`` or -``stake``, with equal chances, and
-    costs ``loss``. Around is better on average, straight on varies more. A move goes sideways with probability
-    ``slip``; actions are up, right, down, left, and walls stop.
-    """
-    moves = ((-1, 0), (0, 1), (1, 0), (0, -1))
-    bottom, goal = height - 1, width - 1
-
-    def outcomes(row: int, column: int, action: int) -> list[tuple[Any, ...]]:
-        found = []
-        for turn, probability in ((0, 1 - slip), (1, slip / 2), (3, slip / 2)):
-            down, right = moves[(action + turn) % 4]
-            r, c = min(max(row + down, 0), bottom), min(max(column + right, 0), goal)
-            done = r == bottom and c == goal
-            gambles = r == bottom and 0 < c < goal and (r, c) != (row, column)
-            mean = -step_cost + (1.0 if done else 0.0) - (loss if gambles else 0.0)
-            for sign in (-1, 1):
-                found.append((probability / 2, r * width + c, round(mean + gambles * sign * stake, 6), done))
-        return found
-
-    table = {
-        row * width + column: {a: outcomes(row, column, a) for a in range(4)}
-        for row in range(height)
-        for column in range(width)
-    }
-    return from_gymnasium(table, gamma, start=bottom * width)

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from tremble.choosers import Chooser, draw_choice
-from tremble.core import Clock, Criterion, Scalar
+from tremble.core import Clock, Scalar
+from tremble.criteria import Criterion
 from tremble.criteria import Mean
 from tremble.dist import ReturnDist
 from tremble.theory.episodes import Episode

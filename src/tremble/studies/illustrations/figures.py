@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
+from tremble.schedules import Schedule
 from tremble.core import Clock, Criterion
 from tremble.criteria import Optimism, Perturbed
 from tremble.dist import ReturnDist
@@ -81,7 +82,7 @@ def how_pqr_scores(out: Path) -> None:
     clock = Clock(0, 0, 0, 0)
     keys = jax.random.split(jax.random.key(0), DRAWS)
     for axis, delta in zip(axes, (5.0, 1.0, 0.3, 0.02), strict=True):
-        sized = Perturbed(delta, schedule="const")
+        sized = Perturbed(delta, schedule=Schedule("const"))
         scores = np.asarray(jax.vmap(lambda k, c=sized: c.score(dist, c.draw(k), clock))(keys))
         share = np.bincount(scores.argmax(1), minlength=3) / DRAWS
         for action, colour in enumerate(colours):

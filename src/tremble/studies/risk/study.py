@@ -17,8 +17,8 @@ from tremble.theory import risky_grid
 from tremble.theory.lattice import Lattice
 from tremble.theory.risk_greedy import FixedPoint, Greedy, acting_only, fixed_point, mean_greedy
 from tremble.theory.static_cvar import StaticCVaR, static_cvar
-from tremble.training.evaluation import sample_distance
 from tremble.training.many import train_many
+from tremble.wasserstein import wasserstein
 from tremble.worlds.risky_grid import MOVES, RiskyGrid
 
 ETA = 0.25
@@ -78,16 +78,13 @@ class Exact:
 
 def cycling() -> FixedPoint:
     """The same backup on a grid with more slips and less to win, where it does not settle."""
-    return fixed_point(Lattice.of(risky_grid(stake=0.5, loss=-0.02, slip=0.2, gamma=1.0)), ETA, most=600)
+    return fixed_point(Lattice.of(risky_grid(RiskyGrid(loss=-0.02, slip=0.2), gamma=1.0)), ETA, most=600)
 
 
 def solve() -> Exact:
     """Everything that needs no learning."""
     env = RiskyGrid()
-    mdp = risky_grid(
-        env.width, env.height, float(env.stake), float(env.loss), float(env.step_cost), float(env.slip), gamma=1.0
-    )
-    lattice = Lattice.of(mdp)
+    lattice = Lattice.of(risky_grid(env, gamma=1.0))
     mean = mean_greedy(lattice)
     return Exact(
         env,
@@ -171,12 +168,11 @@ def learn(exact: Exact, options: Options) -> dict[str, list[Learned]]:
             atoms = np.asarray(dist.atoms)
             policy = cvars.argmax(-1)
             exact_law = goal.predicted[start, goal.policy[start]]
-            sample = np.repeat(lattice.values, np.round(exact_law * 20_000).astype(int))
             made[name].append(
                 Learned(
                     run.spec.seed,
                     policy,
-                    sample_distance(atoms[start, goal.policy[start]], sample, 1),
+                    wasserstein(atoms[start, goal.policy[start]], lattice.values, 1, weights_b=exact_law),
                     float(cvars[start].max()),
                     _followed(lattice, policy),
                     float((weight * (policy == goal.policy[: len(cells)])).sum() / weight.sum()),

@@ -14,6 +14,7 @@ from tremble.theory import Grid, iterate, random_draw, top_draw
 from tremble.theory.appendix import uniform_gap
 from tremble.theory.atoms import atom_step, merged, zero
 from tremble.theory.counterexamples import concentrated, gamble, lasting_errors, limit_bound, tie
+from tremble.wasserstein import wasserstein
 
 BINS, ITERATIONS = 20, 100
 DRAWS = {"optimistic": top_draw(BINS), "random": random_draw(BINS)}
@@ -43,8 +44,8 @@ def alternating(n: int = 40) -> tuple[np.ndarray, np.ndarray]:
         z = made.z
         means.append(float(jnp.abs(made.q[:2]).max()))
         laws.append(z[0, 0])
-    distance = jax.jit(lambda a, b: a.wasserstein(b, 1.0))
-    return np.array(means), np.array([float(distance(a, b)) for a, b in pairwise(laws)])
+    moves = [wasserstein(a.atoms, b.atoms, 1, weights_a=a.weights, weights_b=b.weights) for a, b in pairwise(laws)]
+    return np.array(means), np.array(moves)
 
 
 def without_bound() -> tuple[np.ndarray, np.ndarray, np.ndarray]:

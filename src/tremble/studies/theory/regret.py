@@ -9,11 +9,12 @@ import jax
 import numpy as np
 
 from tremble.choosers import Chooser
-from tremble.core import Criterion
+from tremble.criteria import Criterion
 from tremble.criteria import Mean, Optimism, Perturbed
 from tremble.report import figures, tables
 from tremble.report.statistics import mean_interval
 from tremble.studies.kit import Options
+from tremble.studies.theory.operator import RISKY_GRID
 from tremble.theory import FiniteMDP, chain, deep_sea, risky_grid
 from tremble.theory.episodes import Learner, regret
 from tremble.theory.planners import Planner
@@ -41,7 +42,7 @@ def problems(options: Options) -> dict[str, Problem]:
     """By title; the quick version has the first only."""
     found = {"N-Chain": Problem(chain(), 20, 10.0, 13.0, 500.0)}
     if not options.quick:
-        found["Risky grid"] = Problem(risky_grid(), 25, 1.0, 1.0, 500.0)
+        found["Risky grid"] = Problem(risky_grid(RISKY_GRID), 25, 1.0, 1.0, 500.0)
         found["Deep Sea, N = 8"] = Problem(deep_sea(DeepSea(8)), 8, 1.0, 1.0, 5000.0)
     return found
 
