@@ -12,6 +12,7 @@ from tremble.core import Clock
 from tremble.criteria import Mean, Perturbed
 from tremble.networks import MlpSpec
 from tremble.representations import Quantile
+from tremble.schedules import Schedule
 
 N, ACTIONS = 9, 4
 LATE = Clock(5000, 4500, 100, 5000, 10)
@@ -20,7 +21,7 @@ LATE = Clock(5000, 4500, 100, 5000, 10)
 def agent_with(**changes):
     fields = {
         "representation": Quantile(N),
-        "criterion": Perturbed(5.0, n_bins=N, schedule="const"),
+        "criterion": Perturbed(5.0, n_bins=N, schedule=Schedule("const")),
         "network": MlpSpec((8,)),
         "start_steps": 10,
     }

@@ -21,6 +21,7 @@ from tremble.core import Clock, Criterion
 from tremble.criteria import CRITERIA, Mean, Optimism, Perturbed, perturbation, sample_perturbation
 from tremble.criteria.gamma import _uniform, log_gammas, threefry
 from tremble.dist import ReturnDist
+from tremble.schedules import Schedule
 
 ERRORS = 5.0
 LEVEL = 1e-5
@@ -317,19 +318,6 @@ def test_perturbation_shrinks_while_a_draw_is_held():
     np.testing.assert_allclose(criterion.weights(x, at(10**7)), np.ones(200), atol=0.02)
 
 
-@pytest.mark.parametrize("draw_law", ["dirichlet", "top"])
-@pytest.mark.parametrize("t_unit", ["transitions", "updates", "episodes", "frames"])
-def test_a_settled_draw_scores_alike(draw_law: str, t_unit: str):
-    criterion = Perturbed(delta_0=30.0, n_bins=16, draw_law=draw_law, t_unit=t_unit)
-    clock, dist = Clock(7, 5, 3, 28), ReturnDist(quantiles(3, 16))
-    noise = criterion.draw(jax.random.key(4))
-    settled = criterion.settle(noise, Clock(7, 5, -1, 28))
-    np.testing.assert_array_equal(criterion.score(dist, settled, clock), criterion.score(dist, noise, clock))
-    np.testing.assert_array_equal(criterion.weights(settled, clock), criterion.weights(noise, clock))
-    # The episodes at a later step are unknown: a draw that shrinks with them is left as it was.
-    assert (settled is noise) == (t_unit == "episodes")
-
-
 def test_effective_share():
     # xi = (2.4, .8, .8, 0): (sum)^2 / sum of squares / 4 = 16 / 7.04 / 4
     criterion = Perturbed(delta_0=2.0, n_bins=4)
@@ -469,10 +457,12 @@ def test_clocks(options: dict[str, str], t: int):
 
 
 def test_schedules_of_criteria():
-    assert Perturbed(schedule="const", delta_0=3.0).delta(at(50)) == 3
-    np.testing.assert_allclose(Perturbed(schedule="sqrt_log", delta_0=3.0).delta(at(50)), 3 * np.sqrt(np.log(51) / 51))
-    np.testing.assert_allclose(Perturbed(schedule_epsilon=1.0).delta(at(9)), 5.0, rtol=1e-5)
-    np.testing.assert_allclose(Optimism(schedule="power", schedule_epsilon=1.0).coefficient(at(9)), 0.5, rtol=1e-5)
+    assert Perturbed(schedule=Schedule("const"), delta_0=3.0).delta(at(50)) == 3
+    np.testing.assert_allclose(
+        Perturbed(schedule=Schedule("sqrt_log"), delta_0=3.0).delta(at(50)), 3 * np.sqrt(np.log(51) / 51)
+    )
+    np.testing.assert_allclose(Perturbed(schedule=Schedule("power", 1.0)).delta(at(9)), 5.0, rtol=1e-5)
+    np.testing.assert_allclose(Optimism(schedule=Schedule("power", 1.0)).coefficient(at(9)), 0.5, rtol=1e-5)
 
 
 def test_hyperparameters_may_be_traced():

@@ -45,6 +45,7 @@ from tremble.criteria import (
 from tremble.dist import ReturnDist
 from tremble.learn import bootstrap_target, predict_each
 from tremble.presets import make
+from tremble.schedules import Schedule
 from tremble.settings import SettingsError, describe, override
 from tremble.training.checkpoint import CheckpointError
 
@@ -133,7 +134,7 @@ CLOSED = {
     "mean_variance": (MeanVariance(0.3), NORMAL, 3 - 0.3 * 4),
     "exponential averse": (Utility(0.5), NORMAL, 3 - 0.5 * 4 / 2),
     "exponential seeking": (Utility(-0.5), NORMAL, 3 + 0.5 * 4 / 2),
-    "worst_case": (WorstCase(0.3, schedule="const"), uniform(2, 4), 0.7 * 4 + 0.3 * 2),
+    "worst_case": (WorstCase(0.3, schedule=Schedule("const")), uniform(2, 4), 0.7 * 4 + 0.3 * 2),
 }
 
 
@@ -233,7 +234,7 @@ def test_both_forms_score_alike(name: str):
         (Utility(0.1), -1),
         (Utility(-0.1), 1),
         (Utility(0.0), 0),
-        (WorstCase(0.2, schedule="const"), -1),
+        (WorstCase(0.2, schedule=Schedule("const")), -1),
     ],
 )
 def test_direction_versus_the_mean(criterion: Criterion, direction: int):
@@ -260,7 +261,7 @@ SHIFT, SCALE = st.floats(-100, 100, width=32), st.floats(0.125, 8, width=32)
 
 @pytest.mark.parametrize(
     "criterion",
-    [Power(1.5), CPW(0.71, "cdf"), CustomDistortion(cubed, "level"), WorstCase(0.4, schedule="const")],
+    [Power(1.5), CPW(0.71, "cdf"), CustomDistortion(cubed, "level"), WorstCase(0.4, schedule=Schedule("const"))],
     ids=lambda c: type(c).__name__,
 )
 def test_affine_equivariance(criterion: Criterion):
@@ -318,7 +319,7 @@ def test_worst_case_is_the_minimum_over_the_ambiguity_set(delta: float):
         theta, w = generator.normal(0, 4, 7), generator.dirichlet(np.ones(7))
         mean = w @ theta
         least = linprog(theta, np.stack([theta, -theta]), [mean + delta, delta - mean], np.ones((1, 7)), [1.0]).fun
-        criterion = WorstCase(delta, schedule="const", ambiguity="gap")
+        criterion = WorstCase(delta, schedule=Schedule("const"), ambiguity="gap")
         np.testing.assert_allclose(score(criterion, ReturnDist(theta, w)), least, atol=1e-5)
 
 
@@ -327,17 +328,17 @@ def test_worst_case_is_the_minimum_over_what_the_algorithm_may_draw(delta: float
     # min over x on the simplex of (1/N) sum_i (1 + delta (N x_i - 1)) theta_i.
     theta, n = np.random.default_rng(5).normal(0, 4, 7), 7
     free = linprog(delta * theta, A_eq=np.ones((1, n)), b_eq=[1.0]).fun
-    criterion = WorstCase(delta, schedule="const")
+    criterion = WorstCase(delta, schedule=Schedule("const"))
     np.testing.assert_allclose(score(criterion, ReturnDist(theta)), (1 - delta) * theta.mean() + free, atol=1e-5)
 
 
 @pytest.mark.parametrize("delta", [0.6, 3.0, 500.0])
 def test_no_draw_of_pqr_is_below_the_worst_case(delta: float):
     theta, n = np.random.default_rng(6).normal(0, 4, 8), 8
-    pqr = Perturbed(delta, n_bins=n, schedule="const")
+    pqr = Perturbed(delta, n_bins=n, schedule=Schedule("const"))
     draws = [*np.random.default_rng(7).dirichlet(np.full(n, 0.1), 300), np.eye(n)[np.argmin(theta)]]
     scores = jax.vmap(lambda x: pqr.score(ReturnDist(theta), x, NOW))(jnp.asarray(draws, jnp.float32))
-    least = score(WorstCase(delta, schedule="const"), ReturnDist(theta))
+    least = score(WorstCase(delta, schedule=Schedule("const")), ReturnDist(theta))
     assert scores.min() >= least - 1e-4
     np.testing.assert_allclose(scores[-1], least, atol=1e-4)
 

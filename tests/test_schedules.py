@@ -1,14 +1,12 @@
 from __future__ import annotations
 
-import inspect
-
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from tremble import schedules
 from tremble.core import Clock
+from tremble.schedules import Schedule
 
 
 def test_power_by_hand():
@@ -38,21 +36,22 @@ def test_constant():
     np.testing.assert_array_equal(schedules.constant(jnp.array([1.0, 5.0, 9.0]), 0.3), np.float32([0.3] * 3))
 
 
-def test_by_name_reaches_each():
-    t = jnp.array([1.0, 3.0, 50.0])
-    np.testing.assert_array_equal(schedules.by_name("power", t, 2.0, 0.5), schedules.power(t, 2.0, 0.5))
-    np.testing.assert_array_equal(schedules.by_name("sqrt_log", t, 2.0, 0.5), schedules.sqrt_log(t, 2.0))
-    np.testing.assert_array_equal(schedules.by_name("const", t, 2.0, 0.5), schedules.constant(t, 2.0))
-    with pytest.raises(ValueError, match="power, const or sqrt_log"):
-        inspect.unwrap(schedules.by_name)("cosine", t, 2.0, 0.5)
+def test_a_schedule_reads_its_kind_unit_and_origin():
+    clock = Clock(transitions=99, updates=49, episodes=9, frames=399, start_transitions=50)
+    np.testing.assert_array_equal(Schedule("power", 0.5)(2.0, clock), schedules.power(100.0, 2.0, 0.5))
+    np.testing.assert_array_equal(Schedule("sqrt_log")(2.0, clock), schedules.sqrt_log(100.0, 2.0))
+    np.testing.assert_array_equal(Schedule("const")(2.0, clock), 2.0)
+    for unit, t in {"transitions": 100.0, "updates": 50.0, "episodes": 10.0, "frames": 400.0}.items():
+        np.testing.assert_array_equal(Schedule("power", 1.0, unit)(2.0, clock), schedules.power(t, 2.0, 1.0))
+    from_start = Schedule("power", 1.0, "transitions", "learning_start")
+    np.testing.assert_array_equal(from_start(2.0, clock), schedules.power(50.0, 2.0, 1.0))
 
 
 def test_scales_may_be_traced():
-    scales = jnp.array([1.0, 2.0, 3.0])
-    for name in ("power", "const", "sqrt_log"):
-        mapped = jax.vmap(lambda s, name=name: schedules.by_name(name, 7, s, 0.001))(scales)
-        single = schedules.by_name(name, 7, 1.0, 0.001)
-        np.testing.assert_allclose(mapped, single * scales, rtol=1e-6)
+    scales, clock = jnp.array([1.0, 2.0, 3.0]), Clock(6, 6, 6, 6)
+    for kind in ("power", "const", "sqrt_log"):
+        mapped = jax.vmap(lambda s, kind=kind: Schedule(kind)(s, clock))(scales)
+        np.testing.assert_allclose(mapped, Schedule(kind)(1.0, clock) * scales, rtol=1e-6)
 
 
 def test_clock_counts_from_one_in_every_unit():

@@ -1,4 +1,8 @@
-"""The agent: a record that names one point in the three axes, and the pure functions that follow from it."""
+"""The agent: a record that names one point on each of the three axes, and the pure functions that follow from it.
+
+A. representation: how the return is predicted;  B. criterion: how a distribution becomes a score per action;
+C. improvements: double, dueling, noisy, n-step and prioritised replay, as fields.
+"""
 
 from __future__ import annotations
 
@@ -12,36 +16,20 @@ import optax
 from jaxtyping import Array, Bool, Int, PRNGKeyArray, PyTree, Shaped
 
 from tremble.choosers import ChoiceNoise, Chooser, draw_choice
-from tremble.core import Behaviour, Clock, Criterion, Noise, Representation, Scalar, Use
-from tremble.criteria import Mean, Perturbed
+from tremble.core import Clock, Noise, Scalar, Use
+from tremble.criteria import Criterion, Mean, Perturbed
 from tremble.dist import ReturnDist
-from tremble.networks import (
-    ConvSpec,
-    ConvTorso,
-    Mlp,
-    MlpSpec,
-    SideBySide,
-    deepen_streams,
-    initialise,
-    side_by_side,
-)
-from tremble.optimisers import Adam, RMSProp
+from tremble.networks import ConvSpec, MlpSpec, Network, deepen_streams, init_torso, initialise
+from tremble.optimisers import Adam, Optimiser
 from tremble.replay import ReplaySpec
-from tremble.representations import Quantile
-
-
-class Network(eqx.Module):
-    """Parameters: torso and head."""
-
-    torso: Mlp | ConvTorso | SideBySide
-    head: PyTree
+from tremble.representations import DETERMINISTIC, ActContext, Quantile, Query, Representation
 
 
 class LearnerState(eqx.Module):
-    """Parameters, their delayed copy, and the optimiser's moments."""
+    """Parameters, their delayed copy, and the optimiser's state."""
 
-    params: PyTree
-    target_params: PyTree
+    params: Network
+    target_params: Network
     opt_state: PyTree
 
 
@@ -54,33 +42,26 @@ class ActNoise(eqx.Module):
 
 
 class ActorState(eqx.Module):
-    """What acting remembers within an episode."""
+    """What acting remembers between steps, in one environment."""
 
     held: Noise
-    """The draw in force when noise is held for an episode."""
-    fresh: Bool[Array, ""]
-    """Whether an episode has just begun."""
+    """The criterion's draw of this episode, if noise is drawn once per episode."""
+    episode_start: Bool[Array, ""]
+    """Whether the next step is the first of an episode."""
     memory: Any = ()
-    """What the representation's own behaviour remembers; it is stored with the transition."""
+    """The representation's own memory; it is stored with the transition."""
 
     @property
     def extra(self) -> Any:
-        """The memory as a transition carries it: None where nothing is remembered."""
+        """The memory as a transition carries it: None where there is none."""
         return self.memory if jax.tree.leaves(self.memory) else None
 
 
 class ActInfo(eqx.Module):
-    """What a choice reports."""
+    """Diagnostics of one action."""
 
     greedy: Bool[Array, ""]
     """Whether the criterion agrees with the mean about the best action."""
-
-
-def _drawn(criterion: Criterion, key: PRNGKeyArray, clock: Clock | None) -> Noise:
-    """A draw of the criterion, with what depends on the clock computed if it is known and the criterion offers it."""
-    settle = None if clock is None else getattr(criterion, "settle", None)
-    noise = criterion.draw(key)
-    return noise if settle is None else settle(noise, clock)
 
 
 class LearningSchedule(eqx.Module):
@@ -127,7 +108,10 @@ class LearningSchedule(eqx.Module):
 
 
 class Agent(eqx.Module):
-    """Everything that defines an agent. Array-like fields are traced, so a sweep over them compiles once."""
+    """Everything that defines an agent. Array-like fields are traced, so a sweep over them compiles once.
+
+    Methods are written for one environment; loops apply `jax.vmap` over several.
+    """
 
     representation: Representation = Quantile()
     """Axis A."""
@@ -137,13 +121,12 @@ class Agent(eqx.Module):
     """How scores become actions."""
     network: MlpSpec | ConvSpec = MlpSpec()
     """The torso."""
-    optimiser: Adam | RMSProp = Adam()
-    """The optimiser."""
+    optimiser: Optimiser = Adam()
 
     gamma: Scalar = 0.99
     """Discount."""
     target_tau: Scalar = 1.0
-    """How far the target parameters move at each refresh; 1 is a hard copy."""
+    """How far the target parameters move at each update of them; 1 is a hard copy."""
     learning: LearningSchedule = LearningSchedule()
     """When updates are made, and from how many samples."""
     memory_size: int = eqx.field(static=True, default=1_000_000)
@@ -151,9 +134,8 @@ class Agent(eqx.Module):
     replay: ReplaySpec = ReplaySpec()
     """What replay hands out: how many steps an item spans, and by which law items are sampled."""
     async_learning: bool = eqx.field(static=True, default=False)
-    """Act by the parameters from before the newest round of learning, so that acting and learning share the cores
-    instead of waiting for each other (host loop only); priorities, where there are any, come one update later. Pays
-    where an update takes long, as on Atari."""
+    """Act with the parameters from before the newest round of learning, so that acting and learning share the cores
+    (Gymnasium loop only). Priorities are then updated one round later. Pays where an update takes long, as on Atari."""
 
     criterion_for: Literal["both", "behaviour", "target"] = eqx.field(static=True, default="both")
     """Where the criterion applies; the other place uses the mean."""
@@ -164,19 +146,19 @@ class Agent(eqx.Module):
     draws_per_update: int = eqx.field(static=True, default=1)
     """Draws over which the objective's expectation is taken."""
     resample_noise_every: Literal["step", "episode"] = eqx.field(static=True, default="step")
-    """How long behaviour keeps a draw."""
+    """How often behaviour draws the criterion's noise."""
     double: bool = eqx.field(static=True, default=False)
     """Select the bootstrap action with the online parameters instead of the target ones."""
     dueling: bool = eqx.field(static=True, default=False)
     """Split the head into a value and advantages (`tremble.networks.Dueling`)."""
     stream_width: int = eqx.field(static=True, default=0)
-    """Units of a hidden layer in each of the two, noisy where the head is; 0 has none. Rainbow has its dense layer
+    """Units of a hidden layer in each of the two, noisy where the head is; 0 for none. Rainbow has its dense layer
     there and not in the torso."""
     noisy: bool = eqx.field(static=True, default=False)
     """Learned noise in the head's weights (`tremble.networks.NoisyLinear`), drawn anew for every prediction."""
 
     def __check_init__(self) -> None:
-        """Refuse contradictions where they are made."""
+        """Validate combinations of fields."""
         if self.memory_size < 1 or self.draws_per_update < 1:
             name = "memory_size" if self.memory_size < 1 else "draws_per_update"
             raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
@@ -192,7 +174,7 @@ class Agent(eqx.Module):
             )
 
     def fitted_to(self, n_envs: int) -> Agent:
-        """The agent beside so many environments: a rollout of them is its batch, its memory and its interval."""
+        """The agent for so many environments: with rollouts, their size is the batch, the memory and the interval."""
         if not self.replay.rollout:
             return self
         size = n_envs * self.replay.rollout
@@ -210,89 +192,68 @@ class Agent(eqx.Module):
         return self.criterion if self.criterion_for in ("both", "target") else Mean()
 
     def init(self, key: PRNGKeyArray, obs_shape: tuple[int, ...], n_actions: int) -> LearnerState:
-        """Fresh parameters; the target starts as their copy."""
+        """Initial parameters; the target parameters are their copy."""
         torso_key, head_key = jax.random.split(key)
-        n_torsos = getattr(self.representation, "n_torsos", 1)
-        torso: Mlp | ConvTorso | SideBySide
-        torso, n_features = (
-            self.network.init(torso_key, obs_shape)
-            if n_torsos == 1
-            else side_by_side(self.network, torso_key, obs_shape, n_torsos)
-        )
+        torso, n_features = init_torso(self.network, torso_key, obs_shape, self.representation.n_torsos)
         head = self.representation.init_head(head_key, n_features, n_actions, self.dueling, self.noisy)
         if self.stream_width:
             head = deepen_streams(head, self.stream_width, jax.random.fold_in(key, 2))
-        params = Network(torso, head)
-        params = initialise(params, self.network.initialisation, jax.random.fold_in(key, 1))
+        params = initialise(Network(torso, head), self.network.initialisation, jax.random.fold_in(key, 1))
         return LearnerState(params, params, self.transform().init(params))
 
-    @property
-    def behaves(self) -> bool:
-        """Whether the representation has a say in acting."""
-        return isinstance(self.representation, Behaviour)
+    def transform(self) -> optax.GradientTransformation:
+        """The optimiser of all parameters; a representation may have its own for a part of the head."""
+        main = self.optimiser.transform()
+        separate = self.representation.separate_optimiser()
+        if separate is None:
+            return main
+        own, mark = separate
+
+        def label(params: Network) -> PyTree:
+            marks = Network(jax.tree.map(lambda _: False, params.torso), mark(params.head))
+            return jax.tree.map(lambda is_own: "own" if is_own else "main", marks)
+
+        return optax.multi_transform({"main": main, "own": own}, label)
 
     @property
-    def remembers(self) -> bool:
-        """Whether acting has to know where episodes begin."""
-        return self.resample_noise_every == "episode" or self.behaves
-
-    @property
-    def random_levels(self) -> bool:
-        """Whether every prediction draws levels of its own."""
-        return bool(getattr(self.representation, "random_levels", False))
+    def has_actor_state(self) -> bool:
+        """Whether acting must be told where episodes start."""
+        return self.resample_noise_every == "episode" or bool(jax.tree.leaves(self.representation.init_memory()))
 
     @property
     def random_predictions(self) -> bool:
-        """Whether predictions want a key."""
-        return self.noisy or self.random_levels
+        """Whether predictions need a key."""
+        return self.noisy or self.representation.random_levels
 
-    def transform(self) -> optax.GradientTransformation:
-        """The optimiser of all parameters; a representation may keep some of its own apart."""
-        main = self.optimiser.transform()
-        owner: Any = self.representation
-        if not hasattr(owner, "owned"):
-            return main
+    def clock(self, t: Any, episodes: Any, updates: Any = None, frames_per_step: int = 1) -> Clock:
+        """The clock at transition t. Without ``updates``, as many as the learning schedule makes before t."""
+        made = self.learning.updates_before(t) if updates is None else updates
+        return Clock(t, made, episodes, frames_per_step * t, self.learning.start_steps)
 
-        def label(params: Network) -> PyTree:
-            marks = Network(jax.tree.map(lambda _: False, params.torso), owner.owned(params.head))
-            return jax.tree.map(lambda own: "own" if own else "main", marks)
+    def query(self, use: Use = "choose", key: PRNGKeyArray | None = None) -> Query:
+        """A prediction's purpose, with the parts of the key that this agent's predictions need."""
+        return Query(use, key if self.representation.random_levels else None, key if self.noisy else None)
 
-        return optax.multi_transform({"main": main, "own": owner.own_optimiser()}, label)
+    def predict(self, params: Network, obs: Shaped[Array, "batch *obs"], query: Query = DETERMINISTIC) -> ReturnDist:
+        """Return distribution of every action: ``atoms[batch, actions, atoms]``."""
+        return self.representation.predict(params.head, params.features(obs), query)
 
-    def predict(
-        self,
-        params: Network,
-        obs: Shaped[Array, "*obs"],
-        use: Use = "choose",
-        key: PRNGKeyArray | None = None,
-        sample: int | Int[Array, ""] = 0,
-    ) -> ReturnDist:
-        """Return distribution of every action, ``atoms[actions, atoms]``.
-
-        With a key, noisy layers are the same for all samples of a batch, and random levels differ between them.
-        """
-        layer_key = key if self.noisy else None
-        level_key = jax.random.fold_in(key, sample) if self.random_levels and key is not None else None
-        return self.representation.predict(params.head, params.torso(obs), use, level_key, layer_key)
-
-    def draw_act(self, key: PRNGKeyArray, n_actions: int, clock: Clock | None = None) -> ActNoise:
-        """The random numbers of one action, settled where its clock is known and no draw is held."""
+    def draw_act(self, key: PRNGKeyArray, n_actions: int) -> ActNoise:
+        """The random numbers of one action."""
         criterion_key, choice_key = jax.random.split(key)
-        own: Any = self.representation
         return ActNoise(
-            _drawn(self.behaviour_criterion, criterion_key, None if self.resample_noise_every == "episode" else clock),
+            self.behaviour_criterion.draw(criterion_key),
             draw_choice(choice_key, n_actions),
-            own.draw_behaviour(jax.random.fold_in(key, 1)) if self.behaves else (),
+            self.representation.draw_behaviour(jax.random.fold_in(key, 1)),
         )
 
     def init_actor(self, n_actions: int) -> ActorState:
-        """Actor state at the start of a run."""
-        shape = jax.eval_shape(lambda: self.draw_act(jax.random.key(0), n_actions).criterion)
-        held = (
-            jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shape) if self.resample_noise_every == "episode" else ()
-        )
-        own: Any = self.representation
-        return ActorState(held, jnp.asarray(True), own.start_memory() if self.behaves else ())
+        """Actor state before the first step."""
+        held: Noise = ()
+        if self.resample_noise_every == "episode":
+            shape = jax.eval_shape(lambda: self.draw_act(jax.random.key(0), n_actions).criterion)
+            held = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shape)
+        return ActorState(held, jnp.asarray(True), self.representation.init_memory())
 
     def act(
         self,
@@ -304,37 +265,47 @@ class Agent(eqx.Module):
         clock: Clock,
         key: PRNGKeyArray | None = None,
     ) -> tuple[Int[Array, ""], ActorState, Noise, ActInfo]:
-        """Choose an action; also returns the criterion's draw that was in force.
+        """Choose an action in one environment; also returns the criterion's draw that was in force.
 
-        ``key`` randomises the prediction of agents that have random ones.
+        ``key`` randomises the prediction of agents whose predictions are random.
         """
         drawn = noise.criterion
         if self.resample_noise_every == "episode":
-            drawn = jax.tree.map(lambda new, old: jnp.where(actor.fresh, new, old), drawn, actor.held)
-        dist = self.predict(params, obs, "choose", key)
+            drawn = jax.tree.map(lambda new, old: jnp.where(actor.episode_start, new, old), drawn, actor.held)
+        features = params.features(obs[None])
+        dist = self.representation.predict(params.head, features, self.query("choose", key))[0]
         scores, memory = self.behaviour_criterion.score(dist, drawn, clock), actor.memory
-        if self.behaves:
-            own: Any = self.representation
-            features = params.torso(obs)  # computed once: XLA sees that the prediction has the same
-            scores, memory = own.behave(
-                params.head, features, dist, scores, memory, actor.fresh, noise.behaviour, clock
+        if self.chooser.use_representation:
+            context = ActContext(
+                params.head, features[0], dist, scores, memory, actor.episode_start, noise.behaviour, clock
             )
+            scores, memory = self.representation.behave(context)
         action = self.chooser.choose(scores, mask, noise.choice, clock)
         info = ActInfo(jnp.argmax(scores) == jnp.argmax(dist.mean()))
         held = drawn if self.resample_noise_every == "episode" else ()
         return action, ActorState(held, jnp.asarray(False), memory), drawn, info
 
-    def draw_learn(self, key: PRNGKeyArray, clock: Clock | None = None) -> Noise:
+    def draw_learn(self, key: PRNGKeyArray) -> Noise:
         """The criterion's draws of one update: a leading axis of draws, then of samples if each has its own."""
-
-        def draw(key: PRNGKeyArray) -> Noise:
-            return _drawn(self.target_criterion, key, clock)
-
+        draw = self.target_criterion.draw
         if self.noise_per_sample:
             shape = (self.draws_per_update, self.learning.batch_size)
             return jax.vmap(jax.vmap(draw))(jax.random.split(key, shape))
         return jax.vmap(draw)(jax.random.split(key, self.draws_per_update))
 
-    def foreseen(self, t: Int[Array, ""]) -> Clock:
-        """The clock at step t, as far as it is known before the run comes there: without the number of episodes."""
-        return Clock(t, self.learning.updates_before(t), -1, t, self.learning.start_steps)
+    def for_evaluation(self, criterion: Criterion | None = None, epsilon: float | None = 0.0) -> Agent:
+        """The agent as evaluations act: by another criterion, or by its own (None), at random with ``epsilon``.
+
+        ``epsilon`` None keeps the agent's own schedule. Under another criterion the representation does not override
+        action selection: no options, no bonus.
+        """
+        chooser = dataclasses.replace(
+            self.chooser, random_start=False, use_representation=self.chooser.use_representation and criterion is None
+        )
+        if epsilon is not None:
+            chooser = dataclasses.replace(chooser, epsilon_start=epsilon, epsilon_end=epsilon)
+        if criterion is None:
+            return dataclasses.replace(self, chooser=chooser)
+        return dataclasses.replace(
+            self, chooser=chooser, criterion=criterion, criterion_for="both", resample_noise_every="step"
+        )

@@ -42,7 +42,7 @@ def uniform(n_actions: int, mask: Bool[Array, "actions"] | None, noise: ChoiceNo
 class Chooser(eqx.Module):
     """Epsilon-greedy on the scores of a criterion, uniform during the start steps.
 
-    epsilon falls in a straight line from ``epsilon_start`` to ``epsilon_end`` over ``epsilon_decay_steps`` transitions,
+    epsilon falls linearly from ``epsilon_start`` to ``epsilon_end`` over ``epsilon_decay_steps`` transitions,
     counted from the first one or from where learning starts (``epsilon_origin``). Agents that explore by their
     criterion have all of it at zero.
     """
@@ -52,6 +52,8 @@ class Chooser(eqx.Module):
     epsilon_decay_steps: Scalar = 0.0
     random_start: bool = eqx.field(static=True, default=True)
     """Act uniformly at random until learning starts."""
+    use_representation: bool = eqx.field(static=True, default=True)
+    """Whether a representation that overrides action selection (QUOTA's options, NDQFN's bonus) does so."""
     epsilon_origin: TimeOrigin = eqx.field(static=True, default="zero")
 
     def epsilon(self, clock: Clock) -> Float[Array, ""]:

@@ -1,4 +1,4 @@
-"""The vocabulary of the library: clock, keys, transitions, and the signature of every part an agent is made of.
+"""The vocabulary of the library: clock, random streams, transitions, and environments written in JAX.
 
 Shapes are written for a single environment and a single transition; batching is `jax.vmap` at the call site.
 """
@@ -13,14 +13,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
 
-from tremble.dist import ReturnDist
-
 TimeUnit = Literal["transitions", "updates", "episodes", "frames"]
 TimeOrigin = Literal["zero", "learning_start"]
 Scalar = float | Float[Array, ""]
 """A setting that may be traced: a Python number, or an array of no axes."""
 Use = Literal["choose", "target", "online"]
-"""What a prediction is for: to choose an action, to bootstrap from, or to be trained."""
+"""What a prediction is for: choosing an action, the bootstrap target, or the trained (online) prediction."""
 Noise = Any
 """What a criterion drew; empty for a deterministic one."""
 
@@ -49,7 +47,7 @@ def stream_key(seed: ArrayLike, stream: RandomStream, counter: ArrayLike = 0) ->
 
 
 class Clock(eqx.Module):
-    """Everything a schedule may read. Published protocols differ in which of these their ``t`` is.
+    """The counters a schedule may read. Published protocols differ in which of them their ``t`` is.
 
     ``start_transitions`` is where learning starts, so that a schedule can count from there.
     """
@@ -76,8 +74,8 @@ class Transition(NamedTuple):
 
     ``discount_t`` is gamma, or 0 where the environment *terminated* (a time limit does not zero it).
     ``obs`` fields hold observations, or row numbers into a table of them (see `Enumerated`).
-    Arrays are NumPy's beside Gymnasium, JAX's where compiled.
-    A tuple and no module: beside Gymnasium one is made and read at every step, which a module makes ten times slower.
+    Arrays are NumPy's in the Gymnasium loop, JAX's where compiled.
+    A tuple and no module, because the Gymnasium loop makes one at every step, and a module is ten times slower to make.
     """
 
     obs_tm1: Any
@@ -90,7 +88,7 @@ class Transition(NamedTuple):
     mask_t: Bool[Any, "*batch actions"] | None = None
     """Actions permitted after the step, where the environment says; the bootstrap selects among them only."""
     extra: Any = None
-    """What acting left for learning, one array: the option in force, the heads that may learn. Most agents: nothing."""
+    """Per-step array from acting that the loss needs (the option in force, a mask of heads); None for most agents."""
 
 
 class Enumerated(eqx.Module):
@@ -106,108 +104,6 @@ class Enumerated(eqx.Module):
     def materialise(self) -> Float[Array, "*batch *obs"]:
         """The observations themselves."""
         return self.table[self.index]
-
-
-@runtime_checkable
-class Criterion(Protocol):
-    """From a distribution to one score per action: a risk attitude, or a way to explore.
-
-    Split in two, so that noise can be drawn in bulk, shared between behaviour and target, held for an episode, shown
-    in a viewer. Implementations are frozen `eqx.Module`s: array-like fields are traced, the rest is static.
-
-    A criterion may offer ``settle(noise, clock)``: a draw in which all that depends on the clock alone is computed
-    already, and which its ``score`` takes as well. Compiled loops ask for it in bulk, before the number of episodes at
-    that clock is known.
-    """
-
-    def draw(self, key: PRNGKeyArray) -> Noise:
-        """Draw what randomises the criterion (any pytree of arrays; ``()`` if nothing)."""
-        ...
-
-    def score(self, dist: ReturnDist, noise: Noise, clock: Clock) -> Float[Array, "*actions"]:
-        """Score ``dist.atoms[*actions, atoms]``; larger is better."""
-        ...
-
-    def metrics(self, noise: Noise, clock: Clock) -> dict[str, Float[Array, ""]]:
-        """Named scalars worth logging now: the size of a perturbation, the coefficient of a bonus."""
-        ...
-
-
-@runtime_checkable
-class Representation(Protocol):
-    """How the return is predicted, and what divergence trains it.
-
-    A representation may offer more, which the agent and the learner ask for by name:
-
-    - ``random_levels``: true if predictions draw levels;
-    - ``n_torsos``: how many networks of the observation it wants side by side (a frozen twin, a predictor); features
-      are then those of all of them, one after another;
-    - ``actions_apart``: True if the prediction of an action needs only the head's outputs of that action, so that an
-      update may ask a large head for nothing else;
-    - ``report(predicted, target)``: named numbers for the metrics;
-    - ``auxiliary(params, target_params, transition)``: a further loss of one transition;
-    - ``own_optimiser()`` with ``owned(head)``: parts of the head with an optimiser of their own;
-    - ``bootstrap(selector, evaluator, mask)``: the return to bootstrap from and the actions it is made of, in place of
-      all atoms of the criterion's best action;
-    - ``masked_divergence(predicted, target, extra)``: the divergence where transitions carry an extra it depends on;
-    - what a `Behaviour` has, to act by more than the distribution.
-    """
-
-    def init_head(self, key: PRNGKeyArray, n_features: int, n_actions: int, dueling: bool, noisy: bool) -> PyTree:
-        """Parameters that turn features into a distribution per action."""
-        ...
-
-    def predict(
-        self,
-        head: PyTree,
-        features: Float[Array, "features"],
-        use: Use,
-        level_key: PRNGKeyArray | None,
-        layer_key: PRNGKeyArray | None,
-    ) -> ReturnDist:
-        """``atoms[actions, atoms]`` for one observation.
-
-        The keys are for random levels and for noisy layers; without them a prediction is not random.
-        """
-        ...
-
-    def divergence(self, predicted: ReturnDist, target: ReturnDist) -> Float[Array, ""]:
-        """Loss of one transition: ``predicted.atoms[N]`` of the taken action against ``target.atoms[M]``."""
-        ...
-
-
-@runtime_checkable
-class Behaviour(Protocol):
-    """A representation with a say in acting: it needs more of the network than its distribution, or remembers things.
-
-    What it remembers is stored with the transition too (`Transition.extra`), so that learning knows it.
-    """
-
-    def start_memory(self) -> Any:
-        """What is remembered before the first step: one array, or ``()`` for nothing."""
-        ...
-
-    def draw_behaviour(self, key: PRNGKeyArray) -> Noise:
-        """The random numbers of one step (``()`` if none)."""
-        ...
-
-    def behave(
-        self,
-        head: PyTree,
-        features: Float[Array, "features"],
-        dist: ReturnDist,
-        scores: Float[Array, "actions"],
-        memory: Any,
-        fresh: Bool[Array, ""],
-        noise: Noise,
-        clock: Clock,
-    ) -> tuple[Float[Array, "actions"], Any]:
-        """Scores to act by, given the criterion's, and the new memory; ``fresh`` says that an episode begins."""
-        ...
-
-    def behaviour_metrics(self, clock: Clock) -> dict[str, Float[Array, ""]]:
-        """Named scalars worth logging now."""
-        ...
 
 
 @runtime_checkable

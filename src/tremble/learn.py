@@ -15,16 +15,17 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
 from tremble.agent import Agent, LearnerState
-from tremble.core import Clock, Enumerated, Noise, Transition, Use
+from tremble.core import Clock, Enumerated, Noise, Transition
 from tremble.dist import ReturnDist
-from tremble.networks import Answered, Plain
+from tremble.networks import Network
+from tremble.representations.base import pick_action
 
 
 class LearnInfo(eqx.Module):
-    """What an update reports; whatever the caller does not use is never computed."""
+    """Diagnostics of an update; XLA leaves out what the caller does not use."""
 
     loss: Float[Array, ""]
     losses: Float[Array, "batch"]
@@ -33,21 +34,14 @@ class LearnInfo(eqx.Module):
     crossing_rate: Float[Array, ""]
     selection_changed: Float[Array, ""]
     """Share of bootstrap actions that differ from the greedy action of the mean."""
-    reported: dict[str, Float[Array, ""]]
-    """What the representation has to say about its predictions and targets."""
+    metrics: dict[str, Float[Array, ""]]
+    """The representation's own, averaged over the batch."""
 
 
-def predict_each(
-    agent: Agent,
-    params: PyTree,
-    obs: Shaped[Array, "batch *obs"],
-    use: Use = "choose",
-    key: PRNGKeyArray | None = None,
-) -> ReturnDist:
-    """Predicted distributions ``[batch, actions, atoms]``; with a key, each has levels of its own."""
-    if key is None:
-        return jax.vmap(lambda o: agent.predict(params, o, use))(obs)
-    return jax.vmap(lambda o, i: agent.predict(params, o, use, key, i))(obs, jnp.arange(obs.shape[0]))
+def as_batch_of(agent: Agent, obs: Any, per_sample: bool) -> Any:
+    """Observations as predictions need them: materialised where every sample needs a prediction of its own."""
+    per_sample = per_sample or agent.representation.random_levels
+    return obs.materialise() if isinstance(obs, Enumerated) and per_sample else obs
 
 
 def pick_rows(dist: ReturnDist, row: Int[Array, "batch"]) -> ReturnDist:
@@ -59,34 +53,14 @@ def pick_rows(dist: ReturnDist, row: Int[Array, "batch"]) -> ReturnDist:
     return dist.select(lambda x: jnp.matmul(pick, x, precision=jax.lax.Precision.HIGHEST))
 
 
-def pick_action(dist: ReturnDist, action: Int[Array, "batch"]) -> ReturnDist:
-    """``[batch, actions, atoms] -> [batch, atoms]``: all atoms come from the one action.
-
-    An indexed read on purpose. By a product with a mask, XLA fuses the loss's gradient into the product and computes it
-    once per *action*.
-    """
-    return dist.select(lambda x: jnp.take_along_axis(x, action[:, None, None], 1)[:, 0])
-
-
-def as_seen(agent: Agent, obs: Any) -> Any:
-    """Observations as the agent's predictions want them: one by one where every sample has levels of its own."""
-    return obs.materialise() if isinstance(obs, Enumerated) and agent.random_levels else obs
-
-
 def predict_taken(
-    agent: Agent, params: PyTree, obs: Any, action: Int[Array, "batch"], key: PRNGKeyArray | None = None
+    agent: Agent, params: Network, obs: Any, action: Int[Array, "batch"], key: PRNGKeyArray | None = None
 ) -> ReturnDist:
     """Distribution ``[batch, atoms]`` of the action taken at each observation."""
-    obs = as_seen(agent, obs)
+    obs, query = as_batch_of(agent, obs, per_sample=False), agent.query("online", key)
     if not isinstance(obs, Enumerated):
-        if key is None and isinstance(params.head, Plain) and getattr(agent.representation, "actions_apart", False):
-            features = jax.vmap(params.torso)(obs)
-            outputs = params.head.answers(features, action)
-            if outputs is not None:
-                answer = jax.vmap(lambda f, x: agent.representation.predict(Answered(x), f, "online", None, None))
-                return answer(features, outputs[:, None]).select(lambda x: x[:, 0])
-        return pick_action(predict_each(agent, params, obs, "online", key), action)
-    per_state = predict_each(agent, params, obs.table, "online", key)
+        return agent.representation.predict_taken(params.head, params.features(obs), action, query)
+    per_state = agent.predict(params, obs.table, query)
     n_states, n_actions, _ = per_state.atoms.shape
     flat: ReturnDist = jax.tree.map(lambda x: x.reshape(n_states * n_actions, -1), per_state)
     return pick_rows(flat, obs.index * n_actions + action)
@@ -109,20 +83,20 @@ def best_return(
     A representation with a ``bootstrap`` of its own decides itself which return follows.
     """
     evaluate_key, select_key = (None, None) if key is None else jax.random.split(key)
-    evaluator = predict_each(agent, state.target_params, obs, "target", evaluate_key)
+    evaluator = agent.predict(state.target_params, obs, agent.query("target", evaluate_key))
     if agent.double:
-        selector = predict_each(agent, state.params, obs, "choose", select_key)
+        selector = agent.predict(state.params, obs, agent.query("choose", select_key))
     elif agent.random_predictions:
-        selector = predict_each(agent, state.target_params, obs, "choose", select_key)
+        selector = agent.predict(state.target_params, obs, agent.query("choose", select_key))
     else:
         selector = evaluator
 
     def best(scores: Float[Array, "batch actions"]) -> Int[Array, "batch"]:
         return jnp.argmax(scores if mask is None else jnp.where(mask, scores, -jnp.inf), -1)
 
-    own: Any = agent.representation
-    if hasattr(own, "bootstrap"):
-        future, taken = jax.vmap(own.bootstrap, in_axes=(0, 0, None if mask is None else 0))(selector, evaluator, mask)
+    own = agent.representation.bootstrap(selector, evaluator, mask)
+    if own is not None:
+        future, taken = own
         return future, (taken != best(selector.mean())[:, None]).mean(-1)
     score = jax.vmap(agent.target_criterion.score, in_axes=(0, 0 if agent.noise_per_sample else None, None))
     actions = [
@@ -145,9 +119,7 @@ def bootstrap_target(
     key: PRNGKeyArray | None = None,
 ) -> tuple[ReturnDist, Float[Array, ""]]:
     """r + discount * Z^-(s', a*), and the share of selections the criterion changed."""
-    obs = as_seen(agent, batch.obs_t)
-    if isinstance(obs, Enumerated) and (agent.noise_per_sample or batch.mask_t is not None):
-        obs = obs.materialise()
+    obs = as_batch_of(agent, batch.obs_t, per_sample=agent.noise_per_sample or batch.mask_t is not None)
     if isinstance(obs, Enumerated):
         per_state, changed = best_return(agent, state, obs.table, None, noise, clock, key)
         future, changed = pick_rows(per_state, obs.index), changed[obs.index]
@@ -157,25 +129,24 @@ def bootstrap_target(
     return jax.lax.stop_gradient(target), changed.mean()
 
 
-def batch_losses(
-    agent: Agent, params: PyTree, batch: Transition, target: ReturnDist, key: PRNGKeyArray | None = None
-) -> tuple[Float[Array, "batch"], ReturnDist]:
-    """Divergence of each sample, and the predictions they are about."""
+def losses_of(
+    agent: Agent,
+    params: Network,
+    target_params: Network,
+    batch: Transition,
+    target: ReturnDist,
+    key: PRNGKeyArray | None = None,
+) -> tuple[Float[Array, ""], tuple[Float[Array, "batch"], ReturnDist]]:
+    """The objective, mean_b w_b loss_b + auxiliary_b; and the losses and predictions it is made of."""
     predicted = predict_taken(agent, params, batch.obs_tm1, batch.action_tm1, key)
-    masked = getattr(agent.representation, "masked_divergence", None)
-    if masked is not None and batch.extra is not None:
-        return jax.vmap(masked)(predicted, target, batch.extra), predicted
-    return jax.vmap(agent.representation.divergence)(predicted, target), predicted
-
-
-def auxiliary_loss(agent: Agent, params: PyTree, target_params: PyTree, batch: Transition) -> Float[Array, ""]:
-    """The batch mean of what the representation learns besides its divergence; most learn nothing."""
-    auxiliary = getattr(agent.representation, "auxiliary", None)
-    if auxiliary is None:
-        return jnp.zeros(())
-    obs = tuple(x.materialise() if isinstance(x, Enumerated) else x for x in (batch.obs_tm1, batch.obs_t))
-    shown = batch._replace(obs_tm1=obs[0], obs_t=obs[1])
-    return jax.vmap(lambda transition: auxiliary(params, target_params, transition))(shown).mean()
+    losses = agent.representation.loss(predicted, target, batch.extra)
+    shown = batch._replace(
+        obs_tm1=as_batch_of(agent, batch.obs_tm1, per_sample=True),
+        obs_t=as_batch_of(agent, batch.obs_t, per_sample=True),
+    )
+    auxiliary = agent.representation.auxiliary_loss(params, target_params, shown)
+    assert batch.weight is not None, "samplers set the weight"
+    return (batch.weight * losses).mean() + auxiliary.mean(), (losses, predicted)
 
 
 def learn(
@@ -187,12 +158,12 @@ def learn(
     key: PRNGKeyArray | None = None,
 ) -> tuple[LearnerState, LearnInfo]:
     """One gradient step; ``key`` randomises predictions of agents that have random ones."""
-    online_key, target_key = keys_of(key)
+    online_key, target_key = split_key(key)
     target, changed = bootstrap_target(agent, state, batch, noise, clock, target_key)
     return regress(agent, state, batch, target, changed, online_key)
 
 
-def keys_of(key: PRNGKeyArray | None) -> tuple[PRNGKeyArray | None, PRNGKeyArray | None]:
+def split_key(key: PRNGKeyArray | None) -> tuple[PRNGKeyArray | None, PRNGKeyArray | None]:
     """The keys of an update's two parts: of the trained prediction, and of what it is trained towards."""
     if key is None:
         return None, None
@@ -210,23 +181,19 @@ def regress(
 ) -> tuple[LearnerState, LearnInfo]:
     """A gradient step towards the target; ``changed`` is passed on."""
 
-    def objective(params: PyTree) -> tuple[Float[Array, ""], tuple[Float[Array, "batch"], ReturnDist]]:
-        losses, predicted = batch_losses(agent, params, batch, target, key)
-        assert batch.weight is not None, "samplers set the weight"
-        further = auxiliary_loss(agent, params, state.target_params, batch)
-        return (batch.weight * losses).mean() + further, (losses, predicted)
+    def objective(params: Network) -> tuple[Float[Array, ""], tuple[Float[Array, "batch"], ReturnDist]]:
+        return losses_of(agent, params, state.target_params, batch, target, key)
 
     (loss, (losses, predicted)), gradient = jax.value_and_grad(objective, has_aux=True)(state.params)
     updates, opt_state = agent.transform().update(gradient, state.opt_state, state.params)
     params = optax.apply_updates(state.params, updates)
-    report = getattr(agent.representation, "report", None)
-    reported = {} if report is None else jax.tree.map(jnp.mean, jax.vmap(report)(predicted, target))
+    metrics = jax.tree.map(jnp.mean, agent.representation.metrics(predicted, target))
     norm = optax.tree.norm(gradient)
-    info = LearnInfo(loss, losses, norm, predicted.crossing_rate().mean(), changed, reported)
+    info = LearnInfo(loss, losses, norm, predicted.crossing_rate().mean(), changed, metrics)
     return LearnerState(params, state.target_params, opt_state), info
 
 
-def refresh_target(agent: Agent, state: LearnerState) -> LearnerState:
-    """Move the delayed copy towards the parameters: theta^- <- tau theta + (1 - tau) theta^-; tau = 1 copies."""
+def update_target(agent: Agent, state: LearnerState) -> LearnerState:
+    """theta^- <- tau theta + (1 - tau) theta^-; tau = 1 copies."""
     moved = optax.incremental_update(state.params, state.target_params, agent.target_tau)
     return LearnerState(state.params, moved, state.opt_state)

@@ -8,8 +8,7 @@ from typing import Any
 
 from tremble.agent import Agent, LearningSchedule
 from tremble.choosers import Chooser
-from tremble.core import Criterion, Representation
-from tremble.criteria import Mean, Optimism, Perturbed, RandomAtom, WorstCase, make_criterion
+from tremble.criteria import Criterion, Mean, Optimism, Perturbed, RandomAtom, WorstCase, make_criterion
 from tremble.hyperparameters import Hyperparameters, find_hyperparameters
 from tremble.networks import ConvSpec, MlpSpec
 from tremble.optimisers import Adam, RMSProp
@@ -24,6 +23,7 @@ from tremble.representations import (
     Particles,
     Quantile,
     QuantileOptions,
+    Representation,
     make_representation,
 )
 from tremble.settings import SettingsError, nearest, override
@@ -214,12 +214,12 @@ PRESETS: dict[str, tuple[str, Callable[[Hyperparameters], Agent]]] = {
     "pqr_rainbow": ("PQR's criterion in place of Rainbow's noisy layers", _perturbed(_categorical, RAINBOW)),
     # The paper's schedule ablation has five curves: pqr itself and these. It prints no scales for them; ours are 1 for
     # the constant, and DLTV's 50 where DLTV's schedule is imitated.
-    "pqr_const": ("ablation: perturbation of constant size", _perturbed(schedule="const", delta_0=1.0)),
+    "pqr_const": ("ablation: perturbation of constant size", _perturbed(**{"schedule.kind": "const", "delta_0": 1.0})),
     "pqr_opt": ("ablation: always the top quantile instead of a random draw", _perturbed(draw_law="top")),
-    "pqr_sqrt_log": ("ablation: size c sqrt(log t / t)", _perturbed(schedule="sqrt_log", delta_0=50.0)),
+    "pqr_sqrt_log": ("ablation: size c sqrt(log t / t)", _perturbed(**{"schedule.kind": "sqrt_log", "delta_0": 50.0})),
     "pqr_sqrt_log_opt": (
         "ablation: size c sqrt(log t / t), always the top quantile",
-        _perturbed(schedule="sqrt_log", delta_0=50.0, draw_law="top"),
+        _perturbed(**{"schedule.kind": "sqrt_log", "delta_0": 50.0, "draw_law": "top"}),
     ),
 }
 """What each named agent is, and how it is built from a table."""

@@ -1,4 +1,7 @@
-"""Settings as data: read them off an agent or environment, change them by name, and refuse what does not exist."""
+"""Settings as data: read them from an agent or environment, change them by name, reject names that do not exist.
+
+Everything here works on dataclasses, which `equinox.Module`s are, so that importing this module imports no JAX.
+"""
 
 from __future__ import annotations
 
@@ -8,35 +11,51 @@ import importlib
 import json
 import types
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Any,
+    ClassVar,
+    Literal,
+    Protocol,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    runtime_checkable,
+)
 
-import equinox as eqx
-import numpy as np
 
-M = TypeVar("M", bound=eqx.Module)
+@runtime_checkable
+class Configurable(Protocol):
+    """A dataclass whose fields are settings, or parts that have settings of their own."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+C = TypeVar("C", bound=Configurable)
 
 
 class SettingsError(ValueError):
     """A setting that does not exist, or a value it cannot have; the message names the nearest right one."""
 
 
-def describe(module: eqx.Module) -> dict[str, Any]:
+def describe(module: Configurable) -> dict[str, Any]:
     """Every setting as a flat, JSON-ready mapping: ``{"gamma": 0.9, "criterion.delta_0": 500.0, ...}``."""
     flat: dict[str, Any] = {}
     for field in dataclasses.fields(module):
         value = getattr(module, field.name)
-        if isinstance(value, eqx.Module):
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
             flat |= {f"{field.name}.{key}": v for key, v in describe(value).items()}
         else:
             flat[field.name] = _plain(value)
     return flat
 
 
-def override(module: M, changes: Mapping[str, Any]) -> M:
+def override(module: C, changes: Mapping[str, Any]) -> C:
     """A copy with some settings changed, named in full (``criterion.delta_0``) or by the last part (``delta_0``)."""
     known = describe(module)
     for name, value in changes.items():
-        path = _resolve(name, known)
+        path = full_name(name, known)
         module = _replace(module, path.split("."), value, path)
     return module
 
@@ -53,14 +72,14 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
 
 
 def nearest(name: str, choices: Iterable[str]) -> str:
-    """A hint for an unknown name: the closest one, or all of them."""
+    """A hint for an unknown name: the closest of the choices, or all of them."""
     choices = sorted(choices)
     close = difflib.get_close_matches(name, choices, n=1, cutoff=0.5)
     return f"did you mean {close[0]!r}?" if close else f"choose from: {', '.join(choices)}"
 
 
 def reference(thing: Any) -> str:
-    """What a function or class is called in files: ``module:name``, by which `import_named` finds it again."""
+    """The name of a function or class in files: ``module:name``, which `import_named` imports."""
     named = thing if hasattr(thing, "__qualname__") else type(thing)
     return f"{named.__module__}:{named.__qualname__}"
 
@@ -76,10 +95,11 @@ def import_named(text: str) -> Any:
         raise SettingsError(f"{text!r} cannot be imported: {error}") from error
 
 
-def _resolve(name: str, known: Mapping[str, Any]) -> str:
+def full_name(name: str, known: Mapping[str, Any]) -> str:
+    """The setting that a name stands for among the ``known`` ones (the keys of `describe`)."""
     if name in known:
         return name
-    matches = [path for path in known if path.rsplit(".", 1)[-1] == name]
+    matches = [path for path in known if path.endswith(f".{name}")]
     if len(matches) == 1:
         return matches[0]
     if matches:
@@ -125,7 +145,8 @@ def _coerce(value: Any, hint: Any, old: Any, name: str) -> Any:
         return _whole_numbers(value if isinstance(value, list | tuple) else [value], name)
     if isinstance(value, str):
         raise SettingsError(f"{name} must be a number, got {value!r}")
-    return float(value) if np.ndim(value) == 0 else value
+    is_scalar = getattr(value, "ndim", 0) == 0 and not isinstance(value, list | tuple)
+    return float(value) if is_scalar else value
 
 
 def _whole_numbers(values: Iterable[Any], name: str) -> tuple[Any, ...]:
@@ -150,4 +171,4 @@ def _plain(value: Any) -> Any:
         return [_plain(v) for v in value]
     if callable(value):
         return reference(value)
-    return np.asarray(value).tolist() if hasattr(value, "dtype") else value
+    return value.tolist() if hasattr(value, "dtype") else value

@@ -138,7 +138,7 @@ class Record:
         from rich.progress import Progress
 
         from tremble.settings import SettingsError, parse_assignments
-        from tremble.training.evaluation import acting_criterion
+        from tremble.training.evaluation import policy_of
         from tremble.training.run import evaluation_maker
         from tremble.training.trained import load
         from tremble.viewer.video import play, write_video
@@ -154,9 +154,8 @@ class Record:
             agent,
             env,
             seed=self.seed,
-            epsilon=self.epsilon,
             max_steps=self.max_steps,
-            criterion=acting_criterion(agent.agent, self.criterion, **parse_assignments(self.set)),
+            policy=policy_of(agent, self.criterion, self.epsilon, **parse_assignments(self.set)),
         )
         env.close()
         out = self.out or self.run_directory / f"episode-{self.seed}.mp4"

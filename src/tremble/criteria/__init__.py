@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tremble.criteria.base import Criterion, RiskMeasure
 from tremble.criteria.catalogue import CRITERIA, criterion_names, make_criterion
 from tremble.criteria.distortion import CustomDistortion, Distortion
 from tremble.criteria.heads import MajorityVote, RandomAtom
@@ -16,6 +17,8 @@ __all__ = [
     "CRITERIA",
     "criterion_names",
     "make_criterion",
+    "Criterion",
+    "RiskMeasure",
     "Mean",
     "Optimism",
     "Perturbed",

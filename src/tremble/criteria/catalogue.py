@@ -7,7 +7,7 @@ from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from tremble.core import Criterion
+from tremble.criteria.base import Criterion
 from tremble.criteria.distortion import CustomDistortion
 from tremble.criteria.heads import MajorityVote, RandomAtom
 from tremble.criteria.mean import Mean
@@ -61,8 +61,8 @@ def find_criterion(name: str) -> Callable[..., Criterion]:
     if ":" in name:
         found = import_named(name)
         # Looked at before it is called: a name in somebody's file may be that of any function.
-        if not (isinstance(found, type) and all(hasattr(found, method) for method in ("draw", "score", "metrics"))):
-            raise SettingsError(f"{name} is no criterion: it has no draw, score and metrics")
+        if not (isinstance(found, type) and issubclass(found, Criterion)):
+            raise SettingsError(f"{name} is no criterion: it must be a subclass of tremble.criteria.Criterion")
         return found
     installed = installed_criteria()
     if name not in installed:
@@ -79,12 +79,13 @@ def find_criterion(name: str) -> Callable[..., Criterion]:
 def make_criterion(criterion: str | Callable[..., Criterion] | Criterion, **settings: Any) -> Criterion:
     """A criterion from its name, from its class, or from one that is there, with some settings changed."""
     made: Any = find_criterion(criterion) if isinstance(criterion, str) else criterion
-    # A class has all methods of its objects, so it would pass for a criterion.
-    if isinstance(made, type) or (callable(made) and not isinstance(made, Criterion)):
+    if callable(made) and not isinstance(made, Criterion):
         try:
             made = made()
         except TypeError as error:
             raise SettingsError(f"{criterion} cannot be made: all its settings need a default ({error})") from error
     if not isinstance(made, Criterion):
-        raise SettingsError(f"{reference(made)} is no criterion: it has no draw, score and metrics")
-    return override(made, settings)  # type: ignore[type-var]
+        raise SettingsError(
+            f"{reference(made)} is no criterion: it must be an instance of a subclass of tremble.criteria.Criterion"
+        )
+    return override(made, settings)

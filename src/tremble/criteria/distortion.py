@@ -1,4 +1,4 @@
-"""Distortion risk measures: the mean after the distribution function has been bent.
+"""Distortion risk measures: the mean under a distorted distribution function.
 
 A measure can be given in two forms, each the inverse of the other:
 
@@ -18,9 +18,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 
-from tremble.core import Clock, Noise
+from tremble.criteria.base import RiskMeasure
 from tremble.dist import ReturnDist
 from tremble.settings import SettingsError, reference
 
@@ -45,8 +45,8 @@ def invert(
     return jnp.where(value <= 0, 0.0, jnp.where(value >= 1, 1.0, (low + high) / 2))
 
 
-class Distortion(eqx.Module):
-    """What all distortion risk measures share; a new one defines `cdf_form`."""
+class Distortion(RiskMeasure):
+    """A distortion risk measure; a new one defines `cdf_form`."""
 
     @abstractmethod
     def cdf_form(self, u: Float[Array, "*levels"]) -> Float[Array, "*levels"]:
@@ -56,18 +56,10 @@ class Distortion(eqx.Module):
         """beta(tau), the inverse of h."""
         return invert(self.cdf_form, tau)
 
-    def draw(self, key: PRNGKeyArray) -> Noise:
-        """Nothing to draw."""
-        return ()
-
-    def score(self, dist: ReturnDist, noise: Noise, clock: Clock) -> Float[Array, "*actions"]:
+    def measure(self, dist: ReturnDist) -> Float[Array, "*actions"]:
         """rho_h(Z) = sum_k (h(F_k) - h(F_{k-1})) atom_k over increasing atoms, exact for any weights."""
         # A sum of weights may pass 1 by a rounding error, where not every h is defined.
         return dist.distorted_mean(lambda u: self.cdf_form(jnp.clip(u, 0.0, 1.0)))
-
-    def metrics(self, noise: Noise, clock: Clock) -> dict[str, Float[Array, ""]]:
-        """Nothing changes over time."""
-        return {}
 
 
 def no_distortion(u: Float[Array, "*levels"]) -> Float[Array, "*levels"]:
@@ -84,7 +76,7 @@ class CustomDistortion(Distortion):
     """Whether the function is h (``cdf``) or beta (``level``), which is then inverted numerically."""
 
     def __check_init__(self) -> None:
-        """Refuse what is no distortion, where it is made."""
+        """Check that the function maps 0 to 0, 1 to 1, and does not decrease."""
         with jax.ensure_compile_time_eval():
             values = np.asarray(self.function(jnp.linspace(0.0, 1.0, 101)), np.float64)
         if values.shape != (101,) or not np.allclose(values[[0, -1]], [0, 1], atol=1e-5):

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from tremble.core import Clock, Noise
+from tremble.criteria.base import Criterion, RiskMeasure
 from tremble.dist import ReturnDist
 
 
-class RandomAtom(eqx.Module):
+class RandomAtom(Criterion):
     """score(a) = atom k of action a, the same k for all actions, drawn uniformly.
 
     With a bootstrapped ensemble and one draw per episode (``resample_noise_every = "episode"``) this follows one head
@@ -31,23 +31,15 @@ class RandomAtom(eqx.Module):
         at = jnp.argmax(dist.cumulative() > noise, -1)
         return jnp.take_along_axis(dist.atoms, at[..., None], -1)[..., 0]
 
-    def metrics(self, noise: Noise, clock: Clock) -> dict[str, Float[Array, ""]]:
-        """Nothing changes over time."""
-        return {}
 
-
-class MajorityVote(eqx.Module):
+class MajorityVote(RiskMeasure):
     """score(a) = share of the atoms k for which a is the best action; equal shares are decided by the mean.
 
     The published way to test Bootstrapped DQN. Actions that are equally good for an atom share its vote. Unlike every
     other criterion this one compares: the score of an action depends on the other actions.
     """
 
-    def draw(self, key: PRNGKeyArray) -> Noise:
-        """Nothing to draw."""
-        return ()
-
-    def score(self, dist: ReturnDist, noise: Noise, clock: Clock) -> Float[Array, "*batch actions"]:
+    def measure(self, dist: ReturnDist) -> Float[Array, "*batch actions"]:
         """Shares of the mass, and so little for the order of the means that it decides between equal shares only."""
         n_actions, n_atoms = dist.atoms.shape[-2:]
         best = dist.atoms == dist.atoms.max(-2, keepdims=True)
@@ -55,7 +47,3 @@ class MajorityVote(eqx.Module):
         mean = dist.mean()
         rank = (mean[..., :, None] > mean[..., None, :]).sum(-1)
         return votes + 1e-4 * rank / (n_actions * n_atoms)
-
-    def metrics(self, noise: Noise, clock: Clock) -> dict[str, Float[Array, ""]]:
-        """Nothing changes over time."""
-        return {}

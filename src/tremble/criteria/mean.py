@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import equinox as eqx
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 
-from tremble.core import Clock, Noise
+from tremble.criteria.base import RiskMeasure
 from tremble.dist import ReturnDist
 
 
-class Mean(eqx.Module):
+class Mean(RiskMeasure):
     """score(a) = E[Z(a)]."""
 
-    def draw(self, key: PRNGKeyArray) -> Noise:
-        """Nothing to draw."""
-        return ()
-
-    def score(self, dist: ReturnDist, noise: Noise, clock: Clock) -> Float[Array, "*actions"]:
+    def measure(self, dist: ReturnDist) -> Float[Array, "*actions"]:
         """The mean of each action."""
         return dist.mean()
-
-    def metrics(self, noise: Noise, clock: Clock) -> dict[str, Float[Array, ""]]:
-        """Nothing changes over time."""
-        return {}

@@ -17,8 +17,8 @@ from tremble.settings import SettingsError
 Levels = Float[Array, "*levels"]
 
 
-def _refuse_outside(eta: Scalar, low: float, high: float, meaning: str) -> None:
-    """A number outside (low, high] is an error; a traced one cannot be looked at."""
+def _require_between(eta: Scalar, low: float, high: float, meaning: str) -> None:
+    """Raise for a number outside (low, high]; a traced value cannot be checked."""
     if isinstance(eta, Real) and not low < eta <= high:
         raise SettingsError(f"eta is {meaning}, {low:g} < eta <= {high:g}; got {eta}")
 
@@ -30,8 +30,8 @@ class CVaR(Distortion):
     """The share: 1 is the mean, near 0 the worst outcome."""
 
     def __check_init__(self) -> None:
-        """Refuse what is no share."""
-        _refuse_outside(self.eta, 0, 1, "a share of the mass")
+        """Validate the share."""
+        _require_between(self.eta, 0, 1, "a share of the mass")
 
     def cdf_form(self, u: Levels) -> Levels:
         """h(u) = min(u / eta, 1)."""
@@ -49,8 +49,8 @@ class VaR(Distortion):
     """The level; 1/2 is the median."""
 
     def __check_init__(self) -> None:
-        """Refuse what is no level."""
-        _refuse_outside(self.eta, 0, 1, "a level")
+        """Validate the level."""
+        _require_between(self.eta, 0, 1, "a level")
 
     def cdf_form(self, u: Levels) -> Levels:
         """h(u) = 1 where u >= eta, else 0; a rounding error below eta counts as eta."""
@@ -100,11 +100,11 @@ class CPW(Distortion):
     """1 is the mean."""
     convention: Convention = eqx.field(static=True, default="level")
     """IQN takes beta = g (``level``), prospect theory distorts probabilities by it, h = g (``cdf``). Below 1 the first
-    listens less to both tails, the second more."""
+    weights both tails less, the second more."""
 
     def __check_init__(self) -> None:
-        """Refuse exponents for which g falls somewhere."""
-        _refuse_outside(self.eta, 0.28, math.inf, "an exponent for which the weighting increases")
+        """Validate the exponent: g must increase."""
+        _require_between(self.eta, 0.28, math.inf, "an exponent for which the weighting increases")
 
     def weighting(self, x: Levels) -> Levels:
         """g(x)."""
@@ -130,8 +130,8 @@ class Norm(Distortion):
     """How many: 1 is the mean, many the median."""
 
     def __check_init__(self) -> None:
-        """Refuse what float32 has too few digits to sum."""
-        _refuse_outside(self.eta, 0, 12, "a whole number")
+        """Validate the number: above 12 the sum loses its digits in float32."""
+        _require_between(self.eta, 0, 12, "a whole number")
 
     def cdf_form(self, u: Levels) -> Levels:
         """h(u) = sum_{k <= n u} (-1)^k C(n, k) (n u - k)^n / n!, n = eta: the Bates distribution function."""

@@ -9,27 +9,26 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from tremble import schedules
-from tremble.core import Clock, Noise, Scalar, TimeOrigin, TimeUnit
+from tremble.core import Clock, Noise, Scalar
+from tremble.criteria.base import Criterion
 from tremble.dist import Order, ReturnDist
+from tremble.schedules import Schedule
 
 
-class Optimism(eqx.Module):
+class Optimism(Criterion):
     """score(a) = E[Z(a)] + c_t g sqrt(sigma_+^2(a)), with c_t = c sqrt(log t / t).
 
     g = 1 is DLTV (``draw_law = "one"``); g ~ N(0, 1) is p-DLTV (``draw_law = "normal"``), whose coefficient is then
     c N(0, log t / t), the second argument being the variance. One g serves all actions.
 
-    The score may leave the range of the predicted returns: that is what the paper holds against it.
+    The score may leave the range of the predicted returns; PQR's cannot.
     """
 
     c: Scalar = 50.0
     """Coefficient of the bonus (50 on N-Chain)."""
-    schedule_epsilon: Scalar = 0.001
-    """Extra exponent of the ``power`` schedule."""
     draw_law: Literal["one", "normal"] = eqx.field(static=True, default="one")
     """The law of g: the constant one (DLTV) or standard normal (p-DLTV)."""
-    schedule: schedules.ScheduleName = eqx.field(static=True, default="sqrt_log")
+    schedule: Schedule = Schedule("sqrt_log")
     """How c_t shrinks."""
     bonus: Literal["deviation", "variance"] = eqx.field(static=True, default="deviation")
     """The square root of sigma_+^2, as published, or sigma_+^2 itself, as in some code bases."""
@@ -39,10 +38,6 @@ class Optimism(eqx.Module):
     """Which of the two middle quantiles of an even N is the median."""
     order: Order = eqx.field(static=True, default="index")
     """Quantiles by output index (the paper) or sorted first."""
-    t_unit: TimeUnit = eqx.field(static=True, default="transitions")
-    """Which counter t reads."""
-    t_origin: TimeOrigin = eqx.field(static=True, default="zero")
-    """Whether t counts from the start of the run or from the start of learning."""
 
     def draw(self, key: PRNGKeyArray) -> Noise:
         """g: a standard normal number for p-DLTV, nothing for DLTV."""
@@ -50,8 +45,7 @@ class Optimism(eqx.Module):
 
     def coefficient(self, clock: Clock) -> Float[Array, ""]:
         """c_t, before it is multiplied by g."""
-        t = clock.time(self.t_unit, self.t_origin)
-        return schedules.by_name(self.schedule, t, self.c, self.schedule_epsilon)
+        return self.schedule(self.c, clock)
 
     def score(self, dist: ReturnDist, noise: Noise, clock: Clock) -> Float[Array, "*actions"]:
         """Mean plus (randomised) bonus."""

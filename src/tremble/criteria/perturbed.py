@@ -13,10 +13,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
-from tremble import schedules
-from tremble.core import Clock, Noise, Scalar, TimeOrigin, TimeUnit
+from tremble.core import Clock, Noise, Scalar
+from tremble.criteria.base import Criterion
 from tremble.criteria.gamma import log_gammas
 from tremble.dist import Order, ReturnDist
+from tremble.schedules import Schedule
 
 
 def sample_dirichlet(key: PRNGKeyArray, n: int, beta: ArrayLike) -> Float[Array, "n"]:
@@ -51,13 +52,7 @@ def reweighted_mean(dist: ReturnDist, xi: Float[Array, "n_bins"], order: Order =
     return dist.distorted_mean(lambda u: jnp.interp(u, edges, mass), order)
 
 
-class Settled(eqx.Module):
-    """A draw whose size is applied already: the weights xi of one moment."""
-
-    xi: Float[Array, "n_bins"]
-
-
-class Perturbed(eqx.Module):
+class Perturbed(Criterion):
     """score(a) = E_xi[Z(a)] = (1/N) sum_i xi_i theta_i(a), xi of size Delta_t = delta_0 t^-(1 + epsilon).
 
     On any weighted atoms, xi is a density over ``n_bins`` equal bins of *levels*: a random piecewise-linear distortion
@@ -69,14 +64,12 @@ class Perturbed(eqx.Module):
     """Size of the perturbation at t = 1."""
     beta: Scalar = 0.05
     """Concentration of the Dirichlet law; smaller is spikier. The spread of the score goes with 1/(n_bins beta + 1)."""
-    schedule_epsilon: Scalar = 0.001
-    """Delta_t = delta_0 t^-(1 + schedule_epsilon) under the ``power`` schedule."""
     v_max: Scalar = 130.0
     """Bound of the returns; read by ``alpha = "theory"`` only (N-Chain: 13/(1 - 0.9))."""
     n_bins: int = eqx.field(static=True, default=200)
     """Into how many levels xi cuts [0, 1]; the number of quantiles of the head, unless you want otherwise."""
-    schedule: schedules.ScheduleName = eqx.field(static=True, default="power")
-    """How Delta_t shrinks."""
+    schedule: Schedule = Schedule("power")
+    """How Delta_t shrinks: delta_0 t^-(1 + epsilon) by default."""
     draw_law: Literal["dirichlet", "top"] = eqx.field(static=True, default="dirichlet")
     """``dirichlet`` randomises; ``top`` puts all of x on the highest level: optimism, the paper's OPT ablation."""
     alpha: Literal["direct", "theory"] = eqx.field(static=True, default="direct")
@@ -84,10 +77,6 @@ class Perturbed(eqx.Module):
     bounds the gap by Delta_t but is inert in practice."""
     order: Order = eqx.field(static=True, default="index")
     """Quantiles by output index (the paper) or sorted first."""
-    t_unit: TimeUnit = eqx.field(static=True, default="transitions")
-    """Which counter t reads."""
-    t_origin: TimeOrigin = eqx.field(static=True, default="zero")
-    """Whether t counts from the start of the run or from the start of learning."""
 
     def draw(self, key: PRNGKeyArray) -> Noise:
         """x[n_bins] on the simplex; its size is applied in `score`, so a held draw still shrinks."""
@@ -95,19 +84,12 @@ class Perturbed(eqx.Module):
             return ()
         return sample_dirichlet(key, self.n_bins, self.beta)
 
-    def settle(self, noise: Noise, clock: Clock) -> Noise:
-        """The draw with its size applied, for loops that know the clock beforehand; episodes they cannot know."""
-        return noise if self.t_unit == "episodes" else Settled(self.weights(noise, clock))
-
     def delta(self, clock: Clock) -> Float[Array, ""]:
         """Delta_t."""
-        t = clock.time(self.t_unit, self.t_origin)
-        return schedules.by_name(self.schedule, t, self.delta_0, self.schedule_epsilon)
+        return self.schedule(self.delta_0, clock)
 
     def weights(self, noise: Noise, clock: Clock) -> Float[Array, "n_bins"]:
-        """xi at this moment, from what was drawn."""
-        if isinstance(noise, Settled):
-            return noise.xi
+        """xi at this time, from what was drawn."""
         x = jax.nn.one_hot(self.n_bins - 1, self.n_bins) if self.draw_law == "top" else noise
         size = self.delta(clock)
         if self.alpha == "theory":
@@ -124,5 +106,5 @@ class Perturbed(eqx.Module):
         return xi.sum() ** 2 / (xi**2).sum() / self.n_bins
 
     def metrics(self, noise: Noise, clock: Clock) -> dict[str, Float[Array, ""]]:
-        """Size of the perturbation, and how much of the distribution this draw still listens to."""
+        """Size of the perturbation, and the effective share of the levels that this draw weights."""
         return {"delta": self.delta(clock), "xi_effective_share": self.effective_share(noise, clock)}

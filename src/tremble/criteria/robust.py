@@ -1,4 +1,4 @@
-"""The worst case over an ambiguity set that shrinks over time: the min-max rule PQR randomises instead."""
+"""The worst case over an ambiguity set that shrinks over time: the min-max rule that PQR replaces by a random draw."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from typing import Literal
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 
-from tremble import schedules
-from tremble.core import Clock, Noise, Scalar, TimeOrigin, TimeUnit
+from tremble.core import Clock, Noise, Scalar
+from tremble.criteria.base import Criterion
 from tremble.dist import ReturnDist
+from tremble.schedules import Schedule
 
 
-class WorstCase(eqx.Module):
+class WorstCase(Criterion):
     """score(a) = min of E_xi[Z(a)] over the perturbations xi of size Delta_t.
 
     The size has two readings, as in `Perturbed`; both minima are attained by moving mass to the smallest atom:
@@ -26,28 +27,17 @@ class WorstCase(eqx.Module):
 
     delta_0: Scalar = 500.0
     """Size of the set at t = 1."""
-    schedule_epsilon: Scalar = 0.001
-    """Delta_t = delta_0 t^-(1 + schedule_epsilon) under the ``power`` schedule."""
     ambiguity: Literal["direct", "gap"] = eqx.field(static=True, default="direct")
     """What Delta_t measures: the re-weighting, or the distance of its mean from the mean."""
-    schedule: schedules.ScheduleName = eqx.field(static=True, default="power")
+    schedule: Schedule = Schedule()
     """How Delta_t shrinks."""
-    t_unit: TimeUnit = eqx.field(static=True, default="transitions")
-    """Which counter t reads."""
-    t_origin: TimeOrigin = eqx.field(static=True, default="zero")
-    """Whether t counts from the start of the run or from the start of learning."""
-
-    def draw(self, key: PRNGKeyArray) -> Noise:
-        """Nothing to draw."""
-        return ()
 
     def delta(self, clock: Clock) -> Float[Array, ""]:
         """Delta_t."""
-        t = clock.time(self.t_unit, self.t_origin)
-        return schedules.by_name(self.schedule, t, self.delta_0, self.schedule_epsilon)
+        return self.schedule(self.delta_0, clock)
 
     def score(self, dist: ReturnDist, noise: Noise, clock: Clock) -> Float[Array, "*actions"]:
-        """The least expectation of each action."""
+        """The smallest expectation of each action over the set."""
         delta, mean, least = self.delta(clock), dist.mean(), dist.min()
         if self.ambiguity == "gap":
             return jnp.maximum(mean - delta, least)

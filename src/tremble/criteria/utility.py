@@ -1,4 +1,4 @@
-"""Attitudes to risk that are no distortions: they depend on the scale of the returns."""
+"""Risk measures that are not distortions: they depend on the scale of the returns."""
 
 from __future__ import annotations
 
@@ -6,29 +6,22 @@ from collections.abc import Callable
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 
-from tremble.core import Clock, Noise, Scalar
+from tremble.core import Scalar
+from tremble.criteria.base import RiskMeasure
 from tremble.dist import ReturnDist
 
 
-class MeanVariance(eqx.Module):
+class MeanVariance(RiskMeasure):
     """score(a) = E[Z(a)] - aversion Var[Z(a)]; it may leave the range of the returns."""
 
     aversion: Scalar = 1.0
     """Positive is averse, 0 the mean. In units of 1 / return."""
 
-    def draw(self, key: PRNGKeyArray) -> Noise:
-        """Nothing to draw."""
-        return ()
-
-    def score(self, dist: ReturnDist, noise: Noise, clock: Clock) -> Float[Array, "*actions"]:
+    def measure(self, dist: ReturnDist) -> Float[Array, "*actions"]:
         """Mean minus variance."""
         return dist.mean() - self.aversion * dist.variance()
-
-    def metrics(self, noise: Noise, clock: Clock) -> dict[str, Float[Array, ""]]:
-        """Nothing changes over time."""
-        return {}
 
 
 def exponential_equivalent(dist: ReturnDist, aversion: Scalar) -> Float[Array, "*batch"]:
@@ -43,7 +36,7 @@ def exponential_equivalent(dist: ReturnDist, aversion: Scalar) -> Float[Array, "
     return jnp.where(a == 0, dist.mean(), -logarithm / jnp.where(a == 0, 1.0, a))
 
 
-class Utility(eqx.Module):
+class Utility(RiskMeasure):
     """score(a) = E[u(Z(a))] for your own u; without one, the certainty equivalent of exponential utility.
 
     The equivalent, with a the aversion: -log(E exp(-a Z)) / a, which is m - a s^2 / 2 on N(m, s^2).
@@ -54,18 +47,10 @@ class Utility(eqx.Module):
     function: Callable[[Array], Array] | None = eqx.field(static=True, default=None)
     """u, elementwise on an array, in `jax.numpy`; on the command line ``function=module:name``. Concave is averse."""
 
-    def draw(self, key: PRNGKeyArray) -> Noise:
-        """Nothing to draw."""
-        return ()
-
-    def score(self, dist: ReturnDist, noise: Noise, clock: Clock) -> Float[Array, "*actions"]:
+    def measure(self, dist: ReturnDist) -> Float[Array, "*actions"]:
         """Expected utility, or certainty equivalent."""
         if self.function is None:
             return exponential_equivalent(dist, self.aversion)
         # An atom without mass may lie where u has no value.
         values = jnp.where(dist.weights > 0, self.function(dist.atoms), 0.0)
         return (dist.weights * values).sum(-1)
-
-    def metrics(self, noise: Noise, clock: Clock) -> dict[str, Float[Array, ""]]:
-        """Nothing changes over time."""
-        return {}

@@ -1,17 +1,16 @@
 """Torsos and heads; what a head's outputs mean is the representation's business."""
 
 from tremble.networks.conv import MINATAR, NATURE, ConvSpec, ConvTorso
-from tremble.networks.heads import Answered, Dueling, Head, HiddenBranch, Plain, deepen_streams, make_head
+from tremble.networks.heads import Dueling, Head, HiddenBranch, Plain, batch_outputs, deepen_streams, make_head
 from tremble.networks.implicit import ImplicitHead
 from tremble.networks.initialisation import Initialisation, initialise
+from tremble.networks.network import Network, SideBySide, Torso, init_torso
 from tremble.networks.noisy import NoisyLinear
-from tremble.networks.side_by_side import SideBySide, side_by_side
 from tremble.networks.torsos import Mlp, MlpSpec
 
 __all__ = [
     "MINATAR",
     "NATURE",
-    "Answered",
     "ConvSpec",
     "ConvTorso",
     "Dueling",
@@ -22,10 +21,13 @@ __all__ = [
     "MlpSpec",
     "NoisyLinear",
     "Plain",
+    "Network",
     "SideBySide",
+    "Torso",
+    "init_torso",
     "initialise",
     "HiddenBranch",
+    "batch_outputs",
     "make_head",
     "deepen_streams",
-    "side_by_side",
 ]

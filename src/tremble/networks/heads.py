@@ -13,6 +13,13 @@ from tremble.networks.noisy import NoisyLinear, linear
 from tremble.networks.taken import outputs_taken, worth_grouping
 
 
+def batch_outputs(
+    head: Head, features: Float[Array, "batch features"], key: PRNGKeyArray | None
+) -> Float[Array, "batch actions n"]:
+    """Outputs of a batch; a noisy head has the same noise for all samples."""
+    return jax.vmap(lambda x: head(x, key))(features)
+
+
 class Plain(eqx.Module):
     """One linear layer: ``outputs[actions, n]``."""
 
@@ -27,26 +34,17 @@ class Plain(eqx.Module):
         outputs = affine(layer, features) if isinstance(layer, eqx.nn.Linear) else layer(features, key=key)
         return outputs.reshape(-1, self.n_outputs)
 
-    def answers(
+    def taken(
         self, features: Float[Array, "batch features"], action: Int[Array, "batch"]
     ) -> Float[Array, "batch n"] | None:
-        """Outputs of the actions taken; None where those of all actions are no slower."""
-        if not isinstance(self.linear, eqx.nn.Linear) or self.linear.bias is None:
+        """Outputs of one action per sample (`networks.taken`); None where computing those of all is no slower."""
+        layer = self.linear
+        if not isinstance(layer, eqx.nn.Linear) or layer.bias is None:
             return None
-        weight = self.linear.weight.reshape(-1, self.n_outputs, self.linear.weight.shape[-1])
+        weight = layer.weight.reshape(-1, self.n_outputs, layer.weight.shape[-1])
         if not worth_grouping(action.shape[0], *weight.shape):
             return None
-        return outputs_taken(weight, self.linear.bias.reshape(-1, self.n_outputs), features, action)
-
-
-class Answered(eqx.Module):
-    """A head that has seen the features already, and has the outputs of one action."""
-
-    outputs: Float[Array, "1 n"]
-
-    def __call__(self, features: Float[Array, "features"], key: PRNGKeyArray | None = None) -> Float[Array, "1 n"]:
-        """What it was made with."""
-        return self.outputs
+        return outputs_taken(weight, layer.bias.reshape(-1, self.n_outputs), features, action)
 
 
 class HiddenBranch(eqx.Module):
@@ -82,8 +80,11 @@ class Dueling(eqx.Module):
         advantage = self.advantage(features, key=advantage_key).reshape(-1, value.shape[0])
         return value + advantage - advantage.mean(0)
 
+    def taken(self, features: Float[Array, "batch features"], action: Int[Array, "batch"]) -> None:
+        """None: the centring needs the outputs of all actions."""
 
-Head = Plain | Dueling | Answered
+
+Head = Plain | Dueling
 T = TypeVar("T", bound=PyTree)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tremble.core import Representation
+from tremble.representations.base import DETERMINISTIC, ActContext, OutputRepresentation, Query, Representation
 from tremble.representations.bootstrapped import Bootstrapped
 from tremble.representations.categorical import Categorical
 from tremble.representations.expected import Expected
@@ -26,6 +26,7 @@ REPRESENTATIONS: dict[str, Callable[..., Representation]] = {
     "particles": Particles,
     "bootstrapped": Bootstrapped,
     "non_decreasing": NonDecreasing,
+    "options": QuantileOptions,
 }
 """Constructors by name; keyword arguments are the fields of the representation."""
 
@@ -37,23 +38,30 @@ def make_representation(representation: str | Callable[..., Representation] | Re
         if ":" not in made and made not in REPRESENTATIONS:
             raise SettingsError(f"there is no representation {made!r}; {nearest(made, REPRESENTATIONS)}")
         made = import_named(made) if ":" in made else REPRESENTATIONS[made]
-    if isinstance(made, type) and hasattr(made, "divergence"):
+    if isinstance(made, type) and issubclass(made, Representation):
         made = made()
     if not isinstance(made, Representation):
-        raise SettingsError(f"{reference(made)} is no representation: it has no init_head, predict and divergence")
+        raise SettingsError(
+            f"{reference(made)} is no representation: it must be a subclass of tremble.representations.Representation"
+        )
     return made
 
 
 __all__ = [
+    "DETERMINISTIC",
     "REPRESENTATIONS",
+    "ActContext",
     "Bootstrapped",
     "Categorical",
     "Expected",
     "FullyParameterised",
     "Implicit",
     "NonDecreasing",
+    "OutputRepresentation",
     "Particles",
     "Quantile",
     "QuantileOptions",
+    "Query",
+    "Representation",
     "make_representation",
 ]

@@ -9,11 +9,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from tremble.core import Clock, Noise, Scalar, Use
+from tremble.core import Noise, Scalar
 from tremble.dist import ReturnDist
 from tremble.losses import huber
 from tremble.networks import Head, NoisyLinear, make_head
 from tremble.networks.noisy import linear
+from tremble.representations.base import DETERMINISTIC, ActContext, Query, Representation
 
 
 class ValueHead(eqx.Module):
@@ -46,7 +47,7 @@ def scale_gradient(x: Float[Array, "*shape"], factor: float) -> Float[Array, "*s
     return factor * x + jax.lax.stop_gradient((1.0 - factor) * x)
 
 
-class Bootstrapped(eqx.Module):
+class Bootstrapped(Representation):
     """K estimates Q_k(s, a) = f_k(psi(s), a) + prior_scale * p_k(phi(s), a); phi and p_k are random and never trained.
 
     Each head has its own bootstrap, by its own action, and its own target head:
@@ -68,7 +69,7 @@ class Bootstrapped(eqx.Module):
     """Width of each head's hidden layer; 0 means as wide as the features."""
 
     def __check_init__(self) -> None:
-        """Refuse nonsense where it is made."""
+        """Validate fields."""
         if self.n_heads < 1:
             raise ValueError(f"n_heads must be at least 1, got {self.n_heads}")
         if not 0 < self.mask_share <= 1:
@@ -94,45 +95,44 @@ class Bootstrapped(eqx.Module):
         return Ensemble(draw(trained_key, noisy), draw(prior_key, False))
 
     def predict(
-        self,
-        head: Ensemble,
-        features: Float[Array, "features"],
-        use: Use = "choose",
-        level_key: PRNGKeyArray | None = None,
-        layer_key: PRNGKeyArray | None = None,
+        self, head: Ensemble, features: Float[Array, "batch features"], query: Query = DETERMINISTIC
     ) -> ReturnDist:
-        """``atoms[actions, K]``: atom k is head k's value."""
-        seen, frozen = jnp.split(features, 2)
-        seen = scale_gradient(seen, 1.0 / self.n_heads)
-        if layer_key is None:
-            values = jax.vmap(lambda h: h(seen))(head.trained)
-        else:
-            values = jax.vmap(lambda h, k: h(seen, k))(head.trained, jax.random.split(layer_key, self.n_heads))
-        prior = jax.vmap(lambda h: h(frozen))(head.prior)
-        return ReturnDist((values + self.prior_scale * jax.lax.stop_gradient(prior)).T)
+        """``atoms[batch, actions, K]``: atom k is the value of head k."""
+
+        def one(features: Float[Array, "features"]) -> ReturnDist:
+            trained, frozen = jnp.split(features, 2)
+            trained = scale_gradient(trained, 1.0 / self.n_heads)
+            if query.layer_key is None:
+                values = jax.vmap(lambda h: h(trained))(head.trained)
+            else:
+                keys = jax.random.split(query.layer_key, self.n_heads)
+                values = jax.vmap(lambda h, k: h(trained, k))(head.trained, keys)
+            prior = jax.vmap(lambda h: h(frozen))(head.prior)
+            return ReturnDist((values + self.prior_scale * jax.lax.stop_gradient(prior)).T)
+
+        return jax.vmap(one)(features)
 
     def bootstrap(
-        self, selector: ReturnDist, evaluator: ReturnDist, mask: Bool[Array, "actions"] | None
-    ) -> tuple[ReturnDist, Int[Array, "K"]]:
+        self, selector: ReturnDist, evaluator: ReturnDist, mask: Bool[Array, "batch actions"] | None
+    ) -> tuple[ReturnDist, Int[Array, "batch K"]]:
         """Atom k of the action that head k selects; and those actions."""
-        scores = selector.atoms if mask is None else jnp.where(mask[:, None], selector.atoms, -jnp.inf)
-        action = jnp.argmax(scores, 0)
-        pick = jax.nn.one_hot(action, scores.shape[0], axis=0, dtype=scores.dtype)
-        return ReturnDist((evaluator.atoms * pick).sum(0)), action
+        scores = selector.atoms if mask is None else jnp.where(mask[..., None], selector.atoms, -jnp.inf)
+        action = jnp.argmax(scores, 1)
+        pick = jax.nn.one_hot(action, scores.shape[1], axis=1, dtype=scores.dtype)
+        return ReturnDist((evaluator.atoms * pick).sum(1)), action
 
-    def divergence(self, predicted: ReturnDist, target: ReturnDist) -> Float[Array, ""]:
-        """sum_k H_kappa(y_k - Q_k)."""
-        return huber(target.atoms - predicted.atoms, self.kappa).sum()
+    def loss(
+        self, predicted: ReturnDist, target: ReturnDist, extra: Bool[Array, "batch K"] | None = None
+    ) -> Float[Array, "batch"]:
+        """sum_k m_k H_kappa(y_k - Q_k); without masks all heads learn."""
+        errors = huber(target.atoms - predicted.atoms, self.kappa)
+        return (errors if extra is None else jnp.where(extra, errors, 0.0)).sum(-1)
 
-    def masked_divergence(self, predicted: ReturnDist, target: ReturnDist, extra: Bool[Array, "K"]) -> Float[Array, ""]:
-        """The same over the heads that may learn from this transition."""
-        return jnp.where(extra, huber(target.atoms - predicted.atoms, self.kappa), 0.0).sum()
-
-    def report(self, predicted: ReturnDist, target: ReturnDist) -> dict[str, Float[Array, ""]]:
-        """How much the heads disagree about what was done."""
+    def metrics(self, predicted: ReturnDist, target: ReturnDist) -> dict[str, Float[Array, "batch"]]:
+        """Standard deviation over the heads for the taken action."""
         return {"disagreement": predicted.std()}
 
-    def start_memory(self) -> Any:
+    def init_memory(self) -> Any:
         """The mask of the newest transition, if there are masks."""
         return () if self.mask_share == 1 else jnp.ones(self.n_heads, bool)
 
@@ -140,20 +140,6 @@ class Bootstrapped(eqx.Module):
         """m_k of this transition."""
         return () if self.mask_share == 1 else jax.random.bernoulli(key, self.mask_share, (self.n_heads,))
 
-    def behave(
-        self,
-        head: Ensemble,
-        features: Float[Array, "features"],
-        dist: ReturnDist,
-        scores: Float[Array, "actions"],
-        memory: Any,
-        fresh: Bool[Array, ""],
-        noise: Noise,
-        clock: Clock,
-    ) -> tuple[Float[Array, "actions"], Any]:
-        """The criterion's scores; the mask goes with the transition."""
-        return scores, noise
-
-    def behaviour_metrics(self, clock: Clock) -> dict[str, Float[Array, ""]]:
-        """Nothing changes over time."""
-        return {}
+    def behave(self, context: ActContext) -> tuple[Float[Array, "actions"], Any]:
+        """The criterion's scores; the mask is stored with the transition."""
+        return context.scores, context.noise

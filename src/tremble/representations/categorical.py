@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 
-from tremble.core import Use
 from tremble.dist import ReturnDist
 from tremble.losses import categorical_cross_entropy, project, share_outside
-from tremble.networks import Head, make_head
+from tremble.representations.base import OutputRepresentation
 
 
-class Categorical(eqx.Module):
-    """Atoms z_i at equal distances in [v_min, v_max] with learned masses p_i, trained by cross-entropy against the
-    target projected onto them.
+class Categorical(OutputRepresentation):
+    """Atoms z_i at equal distances in [v_min, v_max] with learned probabilities p_i = softmax of the outputs.
 
-    The support must cover the returns: what falls outside is moved to its ends, and ``clipped_mass`` in the metrics
-    says how much of the targets that was.
+    Trained by cross-entropy against the target projected onto the support. The support must cover the returns: what
+    falls outside is moved to its ends, and ``clipped_mass`` in the metrics is the share of the targets' mass there.
     """
 
-    actions_apart: ClassVar[bool] = True
     v_min: float = eqx.field(static=True, default=-10.0)
     v_max: float = eqx.field(static=True, default=10.0)
     n_atoms: int = eqx.field(static=True, default=51)
 
     def __check_init__(self) -> None:
-        """A support has a width and at least two atoms."""
+        """Validate fields."""
         if not self.v_min < self.v_max or self.n_atoms < 2:
             raise ValueError(
                 f"a support needs v_min < v_max and two atoms; got {self.v_min}, {self.v_max}, {self.n_atoms}"
@@ -40,28 +37,25 @@ class Categorical(eqx.Module):
         """z_i."""
         return jnp.linspace(self.v_min, self.v_max, self.n_atoms)
 
-    def init_head(
-        self, key: PRNGKeyArray, n_features: int, n_actions: int, dueling: bool = False, noisy: bool = False
-    ) -> Head:
-        """A logit per action and atom."""
-        return make_head(key, n_features, n_actions, self.n_atoms, dueling, noisy)
+    @property
+    def n_outputs(self) -> int:
+        """A logit per atom."""
+        return self.n_atoms
 
-    def predict(
-        self,
-        head: Head,
-        features: Float[Array, "features"],
-        use: Use = "choose",
-        level_key: PRNGKeyArray | None = None,
-        layer_key: PRNGKeyArray | None = None,
-    ) -> ReturnDist:
-        """``weights[actions, atoms] = softmax of the logits``, on the same atoms for every action."""
-        weights = jax.nn.softmax(head(features, layer_key), -1)
+    def from_outputs(self, outputs: Float[Array, "*batch atoms"]) -> ReturnDist:
+        """The same atoms for every action, with the softmax of the outputs as weights."""
+        weights = jax.nn.softmax(outputs, -1)
         return ReturnDist(jnp.broadcast_to(self.support, weights.shape), weights)
 
-    def divergence(self, predicted: ReturnDist, target: ReturnDist) -> Float[Array, ""]:
+    def loss(self, predicted: ReturnDist, target: ReturnDist, extra: Any = None) -> Float[Array, "batch"]:
         """-sum_i m_i log p_i, m the projected target."""
-        return categorical_cross_entropy(predicted.weights, project(target.atoms, target.weights, self.support))
 
-    def report(self, predicted: ReturnDist, target: ReturnDist) -> dict[str, Float[Array, ""]]:
-        """Mass of the target beyond the support."""
-        return {"clipped_mass": share_outside(target.atoms, target.weights, self.v_min, self.v_max)}
+        def one(predicted: ReturnDist, target: ReturnDist) -> Float[Array, ""]:
+            return categorical_cross_entropy(predicted.weights, project(target.atoms, target.weights, self.support))
+
+        return jax.vmap(one)(predicted, target)
+
+    def metrics(self, predicted: ReturnDist, target: ReturnDist) -> dict[str, Float[Array, "batch"]]:
+        """Mass of the target outside the support."""
+        outside = jax.vmap(lambda t: share_outside(t.atoms, t.weights, self.v_min, self.v_max))(target)
+        return {"clipped_mass": outside}

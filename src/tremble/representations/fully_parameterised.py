@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from tremble.core import Scalar, Transition, Use
+from tremble.core import Scalar, Transition
 from tremble.dist import ReturnDist
-from tremble.losses import quantile_huber
-from tremble.networks import ImplicitHead
+from tremble.networks import ImplicitHead, Network
+from tremble.representations.base import DETERMINISTIC, Query, Representation
+from tremble.representations.quantile import quantile_losses
 
 
 class FractionHead(eqx.Module):
@@ -26,7 +29,7 @@ class FractionHead(eqx.Module):
         return jnp.concatenate([jnp.zeros(1), jnp.cumsum(steps)[:-1], jnp.ones(1)])
 
 
-class FullyParameterised(eqx.Module):
+class FullyParameterised(Representation):
     """N atoms of mass tau_i - tau_{i-1} at the levels tau_hat_i = (tau_{i-1} + tau_i)/2; the tau are learned per state.
 
     The quantile network learns by the quantile Huber loss at the proposed levels, as if they were fixed. The proposal
@@ -39,9 +42,7 @@ class FullyParameterised(eqx.Module):
     n_cosines: int = eqx.field(static=True, default=64)
     n_hidden: int = eqx.field(static=True, default=0)
     fraction_learning_rate: Scalar = 2.5e-9
-    """Of RMSProp for the proposal. So small, as published, because the levels move under the feet of the loss."""
-    entropy_bonus: Scalar = 0.0
-    """Weight of the proposal's entropy, which keeps levels from collapsing."""
+    """Of RMSProp for the fractions; tiny, as published, because moving fractions changes the loss."""
 
     def init_head(
         self, key: PRNGKeyArray, n_features: int, n_actions: int, dueling: bool = False, noisy: bool = False
@@ -56,42 +57,43 @@ class FullyParameterised(eqx.Module):
         return FractionHead(layer, quantiles)
 
     def predict(
-        self,
-        head: FractionHead,
-        features: Float[Array, "features"],
-        use: Use = "choose",
-        level_key: PRNGKeyArray | None = None,
-        layer_key: PRNGKeyArray | None = None,
+        self, head: FractionHead, features: Float[Array, "batch features"], query: Query = DETERMINISTIC
     ) -> ReturnDist:
-        """``atoms[actions, N]`` with the proposed masses, which the loss of the quantiles takes as given."""
-        edges = jax.lax.stop_gradient(head.edges(features))
-        atoms = head.quantiles(features, (edges[1:] + edges[:-1]) / 2, layer_key)
-        return ReturnDist(atoms, jnp.broadcast_to(jnp.diff(edges), atoms.shape))
+        """``atoms[batch, actions, N]`` with the proposed masses, which the loss of the quantiles takes as given."""
 
-    def divergence(self, predicted: ReturnDist, target: ReturnDist) -> Float[Array, ""]:
+        def one(features: Float[Array, "features"]) -> ReturnDist:
+            edges = jax.lax.stop_gradient(head.edges(features))
+            atoms = head.quantiles(features, (edges[1:] + edges[:-1]) / 2, query.layer_key)
+            return ReturnDist(atoms, jnp.broadcast_to(jnp.diff(edges), atoms.shape))
+
+        return jax.vmap(one)(features)
+
+    def loss(self, predicted: ReturnDist, target: ReturnDist, extra: Any = None) -> Float[Array, "batch"]:
         """sum_i mean_j rho_{tau_hat_i}(target_j - predicted_i): masses do not count, as published."""
-        return quantile_huber(predicted.atoms, target.atoms, predicted.levels, self.kappa)
+        return quantile_losses(predicted, target, self.kappa)
 
-    def auxiliary(self, params: PyTree, target_params: PyTree, transition: Transition) -> Float[Array, ""]:
-        """A number whose gradient in the proposal is dW1/dtau (less the bonus), and zero in everything else."""
-        head, features, action = params.head, params.torso(transition.obs_tm1), transition.action_tm1
-        edges = head.edges(features)
-        fixed = jax.lax.stop_gradient(edges)
+    def auxiliary_loss(self, params: Network, target_params: Network, batch: Transition) -> Float[Array, "batch"]:
+        """A number whose gradient in the fractions is dW1/dtau, and zero in everything else."""
+        head = params.head
         quantiles = jax.tree.map(jax.lax.stop_gradient, head.quantiles)
-        features = jax.lax.stop_gradient(features)
-        inner, middle = fixed[1:-1], (fixed[1:] + fixed[:-1]) / 2
-        at_edges = quantiles(features, inner)[action]
-        at_middle = quantiles(features, middle)[action]
-        slope = jax.lax.stop_gradient(2 * at_edges - at_middle[1:] - at_middle[:-1])
-        steps = jnp.diff(edges)
-        entropy = -(steps * jnp.log(jnp.maximum(steps, 1e-12))).sum()
-        return (slope * edges[1:-1]).sum() - self.entropy_bonus * entropy
 
-    def own_optimiser(self) -> optax.GradientTransformation:
-        """For the part that `owned` marks."""
-        return optax.rmsprop(self.fraction_learning_rate, decay=0.95, eps=1e-5, initial_scale=0.0)
+        def one(features: Float[Array, "features"], action: Int[Array, ""]) -> Float[Array, ""]:
+            edges = head.edges(features)
+            fixed, features = jax.lax.stop_gradient((edges, features))
+            at_edges = quantiles(features, fixed[1:-1])[action]
+            at_middle = quantiles(features, (fixed[1:] + fixed[:-1]) / 2)[action]
+            slope = jax.lax.stop_gradient(2 * at_edges - at_middle[1:] - at_middle[:-1])
+            return (slope * edges[1:-1]).sum()
 
-    def owned(self, head: FractionHead) -> PyTree:
-        """True for the proposal, false for the rest."""
-        marks = jax.tree.map(lambda _: False, head)
-        return eqx.tree_at(lambda h: h.fractions, marks, jax.tree.map(lambda _: True, head.fractions))
+        return jax.vmap(one)(params.features(batch.obs_tm1), batch.action_tm1)
+
+    def separate_optimiser(self) -> tuple[optax.GradientTransformation, Any]:
+        """RMSProp for the layer that proposes fractions."""
+        optimiser = optax.rmsprop(self.fraction_learning_rate, decay=0.95, eps=1e-5, initial_scale=0.0)
+        return optimiser, _fractions
+
+
+def _fractions(head: FractionHead) -> PyTree:
+    """True for the layer that proposes fractions, false for the rest."""
+    marks = jax.tree.map(lambda _: False, head)
+    return eqx.tree_at(lambda h: h.fractions, marks, jax.tree.map(lambda _: True, head.fractions))

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from tremble.core import Use
 from tremble.dist import ReturnDist
-from tremble.losses import quantile_huber
 from tremble.networks import ImplicitHead
+from tremble.representations.base import DETERMINISTIC, Query, Representation
+from tremble.representations.quantile import quantile_losses
 
 
 def midpoints(n: int) -> Float[Array, "n"]:
@@ -20,10 +22,26 @@ def midpoints(n: int) -> Float[Array, "n"]:
     return (jnp.arange(n) + 0.5) / n
 
 
-class Implicit(eqx.Module):
+def predict_at_levels(
+    levels_for: Callable[[Use, PRNGKeyArray | None], Array],
+    quantiles: Callable[[Array, Array, PRNGKeyArray | None], Array],
+    features: Float[Array, "batch features"],
+    query: Query,
+) -> ReturnDist:
+    """``quantiles(features, levels, layer_key) -> atoms[actions, n]`` for every sample, each at its own levels."""
+
+    def one(features: Float[Array, "features"], i: Int[Array, ""]) -> ReturnDist:
+        key = None if query.level_key is None else jax.random.fold_in(query.level_key, i)
+        levels = levels_for(query.use, key)
+        return ReturnDist(quantiles(features, levels, query.layer_key), levels=levels)
+
+    return jax.vmap(one)(features, jnp.arange(features.shape[0]))
+
+
+class Implicit(Representation):
     """Z at levels tau ~ U(0, 1), drawn afresh for every prediction and given to the network as an input.
 
-    Levels are drawn and then sorted: they stay independent draws as a set, and the order of the atoms means something.
+    Levels are sorted after drawing: as a set they stay independent draws, and the index of an atom is its rank.
     """
 
     n_online: int = eqx.field(static=True, default=64)
@@ -41,7 +59,7 @@ class Implicit(eqx.Module):
 
     @property
     def random_levels(self) -> bool:
-        """Predictions need a key of their own."""
+        """Every prediction draws its own levels."""
         return True
 
     def init_head(
@@ -51,24 +69,18 @@ class Implicit(eqx.Module):
         return ImplicitHead(key, n_features, n_actions, self.n_cosines, self.n_hidden, dueling, noisy)
 
     def levels(self, use: Use, key: PRNGKeyArray | None) -> Float[Array, "n"]:
-        """Where to evaluate: without a key, evenly spaced."""
+        """Levels to evaluate at: evenly spaced without a key."""
         n = {"choose": self.n_choose, "target": self.n_target, "online": self.n_online}[use]
         if key is None or (use == "choose" and self.choose_levels == "midpoints"):
             return midpoints(n)
         return jnp.sort(jax.random.uniform(key, (n,)))
 
     def predict(
-        self,
-        head: ImplicitHead,
-        features: Float[Array, "features"],
-        use: Use = "choose",
-        level_key: PRNGKeyArray | None = None,
-        layer_key: PRNGKeyArray | None = None,
+        self, head: ImplicitHead, features: Float[Array, "batch features"], query: Query = DETERMINISTIC
     ) -> ReturnDist:
-        """``atoms[actions, n]`` of equal mass, at ``levels[n]``."""
-        levels = self.levels(use, level_key)
-        return ReturnDist(head(features, levels, layer_key), levels=levels)
+        """``atoms[batch, actions, n]`` of equal mass, at ``levels[batch, n]``."""
+        return predict_at_levels(self.levels, head, features, query)
 
-    def divergence(self, predicted: ReturnDist, target: ReturnDist) -> Float[Array, ""]:
+    def loss(self, predicted: ReturnDist, target: ReturnDist, extra: Any = None) -> Float[Array, "batch"]:
         """sum_i mean_j rho_{tau_i}(target_j - predicted_i)."""
-        return quantile_huber(predicted.atoms, target.atoms, predicted.levels, self.kappa)
+        return quantile_losses(predicted, target, self.kappa)

@@ -8,15 +8,16 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from tremble import schedules
-from tremble.core import Clock, Noise, Scalar, TimeOrigin, TimeUnit, Transition, Use
+from tremble.core import Clock, Scalar, Transition, Use
 from tremble.dist import ReturnDist
-from tremble.losses import quantile_huber
-from tremble.networks import Head, NoisyLinear, make_head
+from tremble.networks import Head, Network, NoisyLinear, make_head
 from tremble.networks.noisy import linear
-from tremble.representations.implicit import midpoints
+from tremble.representations.base import DETERMINISTIC, ActContext, Query, Representation
+from tremble.representations.implicit import midpoints, predict_at_levels
+from tremble.representations.quantile import quantile_losses
+from tremble.schedules import Schedule
 
 
 def grid(n: int) -> Float[np.ndarray, "n_plus_1"]:
@@ -93,7 +94,7 @@ class Heads(eqx.Module):
     frozen: MonotoneHead | None
 
 
-class NonDecreasing(eqx.Module):
+class NonDecreasing(Representation):
     """Z at levels tau ~ U(0, 1), from a quantile function that is monotone by construction, trained as IQN is.
 
     The bonus (DPE, distributional prediction error): a random network gives a quantile function F(s, a) too, another
@@ -117,10 +118,8 @@ class NonDecreasing(eqx.Module):
     """The distance that measures the imitator's error; ``none`` leaves both networks out."""
     c: Scalar = 50.0
     """Coefficient of the bonus."""
-    t_unit: TimeUnit = eqx.field(static=True, default="transitions")
-    """Which counter t reads."""
-    t_origin: TimeOrigin = eqx.field(static=True, default="zero")
-    """Whether t counts from the start of the run or from the start of learning."""
+    schedule: Schedule = Schedule("sqrt_log")
+    """How c_t shrinks."""
 
     def __check_init__(self) -> None:
         """A grid has an interval between its ends."""
@@ -160,21 +159,18 @@ class NonDecreasing(eqx.Module):
         return midpoints(n) if key is None else jnp.sort(jax.random.uniform(key, (n,)))
 
     def predict(
-        self,
-        head: Heads,
-        features: Float[Array, "features"],
-        use: Use = "choose",
-        level_key: PRNGKeyArray | None = None,
-        layer_key: PRNGKeyArray | None = None,
+        self, head: Heads, features: Float[Array, "batch features"], query: Query = DETERMINISTIC
     ) -> ReturnDist:
-        """``atoms[actions, n]`` of equal mass, at ``levels[n]``, never decreasing."""
-        levels = self.levels(use, level_key)
-        own = jnp.split(features, self.n_torsos)[0]
-        return ReturnDist(head.quantiles(own, levels, layer_key), levels=levels)
+        """``atoms[batch, actions, n]`` of equal mass, at ``levels[batch, n]``, never decreasing."""
 
-    def divergence(self, predicted: ReturnDist, target: ReturnDist) -> Float[Array, ""]:
+        def quantiles(features: Array, levels: Array, layer_key: PRNGKeyArray | None) -> Array:
+            return head.quantiles(jnp.split(features, self.n_torsos)[0], levels, layer_key)
+
+        return predict_at_levels(self.levels, quantiles, features, query)
+
+    def loss(self, predicted: ReturnDist, target: ReturnDist, extra: Any = None) -> Float[Array, "batch"]:
         """sum_i mean_j rho_{tau_i}(target_j - predicted_i)."""
-        return quantile_huber(predicted.atoms, target.atoms, predicted.levels, self.kappa)
+        return quantile_losses(predicted, target, self.kappa)
 
     def error(self, head: Heads, features: Float[Array, "features"]) -> Float[Array, "actions n"]:
         """Imitator minus imitated, at the middles of the intervals; only the imitator has a gradient."""
@@ -188,40 +184,26 @@ class NonDecreasing(eqx.Module):
         error = self.error(head, features)
         return jnp.abs(error).mean(-1) if self.bonus == "w1" else jnp.sqrt((error**2).mean(-1))
 
-    def auxiliary(self, params: PyTree, target_params: PyTree, transition: Transition) -> Float[Array, ""]:
-        """W_2^2 of imitator and imitated where something was done: smooth, and least where W_1 is."""
+    def auxiliary_loss(self, params: Network, target_params: Network, batch: Transition) -> Float[Array, "batch"]:
+        """W_2^2 of imitator and imitated at the action taken: smooth, with the minimum of W_1."""
         if self.bonus == "none":
-            return jnp.zeros(())
-        error = self.error(params.head, params.torso(transition.obs_tm1))
-        return (error[transition.action_tm1] ** 2).mean()
+            return jnp.zeros(batch.reward_t.shape)
+
+        def one(features: Float[Array, "features"], action: Int[Array, ""]) -> Float[Array, ""]:
+            return (self.error(params.head, features)[action] ** 2).mean()
+
+        return jax.vmap(one)(params.features(batch.obs_tm1), batch.action_tm1)
 
     def coefficient(self, clock: Clock) -> Float[Array, ""]:
         """c_t."""
-        return schedules.sqrt_log(clock.time(self.t_unit, self.t_origin), self.c)
+        return self.schedule(self.c, clock)
 
-    def start_memory(self) -> Any:
-        """Nothing is remembered."""
-        return ()
-
-    def draw_behaviour(self, key: PRNGKeyArray) -> Noise:
-        """Nothing is random."""
-        return ()
-
-    def behave(
-        self,
-        head: Heads,
-        features: Float[Array, "features"],
-        dist: ReturnDist,
-        scores: Float[Array, "actions"],
-        memory: Any,
-        fresh: Bool[Array, ""],
-        noise: Noise,
-        clock: Clock,
-    ) -> tuple[Float[Array, "actions"], Any]:
-        """The criterion's scores and the bonus."""
+    def behave(self, context: ActContext) -> tuple[Float[Array, "actions"], Any]:
+        """The criterion's scores plus the bonus."""
         if self.bonus == "none":
-            return scores, memory
-        return scores + self.coefficient(clock) * self.surprise(head, features), memory
+            return context.scores, context.memory
+        bonus = self.surprise(context.head, context.features)
+        return context.scores + self.coefficient(context.clock) * bonus, context.memory
 
     def behaviour_metrics(self, clock: Clock) -> dict[str, Float[Array, ""]]:
         """The coefficient of the bonus."""

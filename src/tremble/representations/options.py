@@ -7,16 +7,19 @@ is random with probability epsilon_Omega, else the one of the highest value Q_Om
 
 from __future__ import annotations
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from tremble import schedules
-from tremble.core import Clock, Scalar, Transition, Use
+from tremble.core import Clock, Scalar, Transition
 from tremble.dist import ReturnDist
-from tremble.networks import Head
+from tremble.networks import Head, Network
+from tremble.representations.base import DETERMINISTIC, ActContext, Query, Representation
 from tremble.representations.quantile import Quantile
 
 
@@ -61,7 +64,7 @@ def option_target(
     return reward + discount * (beta * values.max() + (1.0 - beta) * values[option])
 
 
-class QuantileOptions(eqx.Module):
+class QuantileOptions(Representation):
     """QR-DQN with options: quantiles learn as ever, by the best action of the full mean; the options' values learn by
 
         1/2 (y - Q_Omega(s, option))^2,    y as in `option_target`, from the delayed parameters,
@@ -80,7 +83,7 @@ class QuantileOptions(eqx.Module):
     """Transitions over which it falls in a straight line; published as the whole run."""
 
     def __check_init__(self) -> None:
-        """Refuse nonsense where it is made."""
+        """Validate fields."""
         if self.n_options < 1:
             raise ValueError(f"n_options must be at least 1, got {self.n_options}")
 
@@ -95,36 +98,35 @@ class QuantileOptions(eqx.Module):
         )
 
     def predict(
-        self,
-        head: OptionHead,
-        features: Float[Array, "features"],
-        use: Use = "choose",
-        level_key: PRNGKeyArray | None = None,
-        layer_key: PRNGKeyArray | None = None,
+        self, head: OptionHead, features: Float[Array, "batch features"], query: Query = DETERMINISTIC
     ) -> ReturnDist:
-        """``atoms[actions, N]``, as QR-DQN."""
-        return self.quantiles.predict(head.quantiles, features, use, level_key, layer_key)
+        """``atoms[batch, actions, N]``, as QR-DQN."""
+        return self.quantiles.predict(head.quantiles, features, query)
 
-    def divergence(self, predicted: ReturnDist, target: ReturnDist) -> Float[Array, ""]:
+    def loss(self, predicted: ReturnDist, target: ReturnDist, extra: Any = None) -> Float[Array, "batch"]:
         """The quantile Huber loss, as QR-DQN."""
-        return self.quantiles.divergence(predicted, target)
+        return self.quantiles.loss(predicted, target)
 
-    def auxiliary(self, params: PyTree, target_params: PyTree, transition: Transition) -> Float[Array, ""]:
-        """The loss of the option that was in force, with the sample's importance weight."""
-        delayed = target_params.head.options(target_params.torso(transition.obs_t))
-        option = transition.extra
-        y = option_target(transition.reward_t, transition.discount_t, delayed, option, self.option_beta)
-        value = params.head.options(params.torso(transition.obs_tm1))[option]
-        assert transition.weight is not None, "samplers set the weight"
-        return transition.weight * 0.5 * (jax.lax.stop_gradient(y) - value) ** 2
+    def auxiliary_loss(self, params: Network, target_params: Network, batch: Transition) -> Float[Array, "batch"]:
+        """The loss of the option in force, times the sample's importance weight."""
+
+        def one(features: Array, next_features: Array, transition: Transition) -> Float[Array, ""]:
+            option = transition.extra
+            values = target_params.head.options(next_features)
+            y = option_target(transition.reward_t, transition.discount_t, values, option, self.option_beta)
+            value = params.head.options(features)[option]
+            assert transition.weight is not None, "samplers set the weight"
+            return transition.weight * 0.5 * (jax.lax.stop_gradient(y) - value) ** 2
+
+        return jax.vmap(one)(params.features(batch.obs_tm1), target_params.features(batch.obs_t), batch)
 
     def option_epsilon(self, clock: Clock) -> Float[Array, ""]:
         """epsilon_Omega now."""
         t = clock.time("transitions")
         return schedules.linear(t, self.option_epsilon_start, self.option_epsilon_end, self.option_epsilon_decay_steps)
 
-    def start_memory(self) -> Int[Array, ""]:
-        """An option; it is never acted by, because an episode begins with a new one."""
+    def init_memory(self) -> Int[Array, ""]:
+        """An option; never acted by, because every episode starts with a new one."""
         return jnp.zeros((), jnp.int32)
 
     def draw_behaviour(self, key: PRNGKeyArray) -> OptionNoise:
@@ -133,23 +135,16 @@ class QuantileOptions(eqx.Module):
         end, explore = jax.random.uniform(number_key, (2,))
         return OptionNoise(end, explore, jax.random.randint(option_key, (), 0, self.n_options, jnp.int32))
 
-    def behave(
-        self,
-        head: OptionHead,
-        features: Float[Array, "features"],
-        dist: ReturnDist,
-        scores: Float[Array, "actions"],
-        memory: Int[Array, ""],
-        fresh: Bool[Array, ""],
-        noise: OptionNoise,
-        clock: Clock,
-    ) -> tuple[Float[Array, "actions"], Int[Array, ""]]:
+    def behave(self, context: ActContext) -> tuple[Float[Array, "actions"], Int[Array, ""]]:
         """The mean of the quantiles in the window of the option in force; and that option."""
-        best = jnp.argmax(head.options(features)).astype(jnp.int32)
-        following = jnp.where(noise.explore < self.option_epsilon(clock), noise.option, best)
-        option = jnp.where(fresh | (noise.end < self.option_beta), following, memory)
+        noise: OptionNoise = context.noise
+        best = jnp.argmax(context.head.options(context.features)).astype(jnp.int32)
+        following = jnp.where(noise.explore < self.option_epsilon(context.clock), noise.option, best)
+        ends = context.episode_start | (noise.end < self.option_beta)
+        option = jnp.where(ends, following, context.memory)
+        dist = context.dist
         return dist.atoms @ jnp.asarray(windows(self.n_options, dist.n_atoms))[option], option
 
     def behaviour_metrics(self, clock: Clock) -> dict[str, Float[Array, ""]]:
-        """How random the choice of options is."""
+        """Probability that the next option is random."""
         return {"option_epsilon": self.option_epsilon(clock)}

@@ -1,43 +1,35 @@
-"""Particles without levels, matched to the target by all moments at once, as in MMDQN."""
+"""Particles without levels, trained by maximum mean discrepancy, as in MMDQN."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any
 
 import equinox as eqx
-from jaxtyping import Array, Float, PRNGKeyArray
+import jax
+from jaxtyping import Array, Float
 
-from tremble.core import Use
 from tremble.dist import ReturnDist
 from tremble.losses import squared_mmd
-from tremble.networks import Head, make_head
+from tremble.representations.base import OutputRepresentation
 
 
-class Particles(eqx.Module):
-    """N atoms of mass 1/N in no order, trained by the squared maximum mean discrepancy to the target."""
+class Particles(OutputRepresentation):
+    """N atoms of mass 1/N in no order, trained by the squared maximum mean discrepancy to the target.
 
-    actions_apart: ClassVar[bool] = True
+    Criteria that read levels should sort them first (``order = "sorted"``).
+    """
+
     n_particles: int = eqx.field(static=True, default=200)
-    n_bandwidths: int = eqx.field(static=True, default=10)
-    """The kernel is sum_h exp(-d^2/h) over h = 1 .. n_bandwidths."""
 
-    def init_head(
-        self, key: PRNGKeyArray, n_features: int, n_actions: int, dueling: bool = False, noisy: bool = False
-    ) -> Head:
-        """N outputs per action."""
-        return make_head(key, n_features, n_actions, self.n_particles, dueling, noisy)
+    @property
+    def n_outputs(self) -> int:
+        """One output per particle."""
+        return self.n_particles
 
-    def predict(
-        self,
-        head: Head,
-        features: Float[Array, "features"],
-        use: Use = "choose",
-        level_key: PRNGKeyArray | None = None,
-        layer_key: PRNGKeyArray | None = None,
-    ) -> ReturnDist:
-        """``atoms[actions, N]``. Criteria that speak of levels should sort them first (``order = "sorted"``)."""
-        return ReturnDist(head(features, layer_key))
+    def from_outputs(self, outputs: Float[Array, "*batch n"]) -> ReturnDist:
+        """The outputs are the particles."""
+        return ReturnDist(outputs)
 
-    def divergence(self, predicted: ReturnDist, target: ReturnDist) -> Float[Array, ""]:
-        """MMD^2 between the two sets of particles."""
-        return squared_mmd(predicted.atoms, target.atoms, self.n_bandwidths)
+    def loss(self, predicted: ReturnDist, target: ReturnDist, extra: Any = None) -> Float[Array, "batch"]:
+        """MMD^2 of the two sets of particles."""
+        return jax.vmap(lambda p, t: squared_mmd(p.atoms, t.atoms))(predicted, target)

@@ -20,7 +20,7 @@ import numpy as np
 from tremble.agent import ActNoise, ActorState, Agent, LearnerState
 from tremble.core import Clock, Noise, RandomStream, Transition, stream_key
 from tremble.dist import ReturnDist
-from tremble.learn import bootstrap_target, keys_of, learn, refresh_target, regress
+from tremble.learn import bootstrap_target, learn, regress, split_key, update_target
 from tremble.replay import Rows, draw_sample, unpack
 from tremble.training.diagnosis import Diagnosis, diagnose
 
@@ -117,7 +117,9 @@ def always_fresh(agent: Agent) -> bool:
 
 
 @lru_cache(maxsize=64)
-def calls_for(agent_structure: Any, learner_structure: Any, actors_structure: Any, noise_structure: Any) -> Calls:
+def calls_for(
+    agent_structure: Any, learner_structure: Any, actors_structure: Any, noise_structure: Any, frames_per_step: int = 1
+) -> Calls:
     """The calls for agents, learners, actors and their noise of one structure; compiled once in a process."""
     network_structure = _params_structure(learner_structure)
 
@@ -131,7 +133,7 @@ def calls_for(agent_structure: Any, learner_structure: Any, actors_structure: An
         episodes, (rows, steps) = numbers[0], numbers[1:].reshape(2, -1)
 
         def one(actor: ActorState, obs: jax.Array, mask: Any, row: jax.Array, t: jax.Array) -> Any:
-            clock = Clock(t, made.learning.updates_before(t), episodes, t, made.learning.start_steps)
+            clock = made.clock(t, episodes, frames_per_step=frames_per_step)
             noise: ActNoise = jax.tree.unflatten(noise_structure, [x[row] for x in block])
             key = stream_key(seed, RandomStream.PREDICT_TO_ACT, t) if made.random_predictions else None
             action, actor, drawn, info = made.act(network, actor, obs, mask, noise, clock, key)
@@ -148,16 +150,16 @@ def calls_for(agent_structure: Any, learner_structure: Any, actors_structure: An
         made: Agent = jax.tree.unflatten(agent_structure, agent)
         state: LearnerState = jax.tree.unflatten(learner_structure, learner)
         if always_fresh(made):
-            state = refresh_target(made, state)
-        noise, clock, key = _of_update(made, block, numbers, seed)
+            state = update_target(made, state)
+        noise, clock, key = _of_update(made, block, numbers, seed, frames_per_step)
         state, info = learn(made, state, _unpacked(batch, layout), noise, clock, key)
         return jax.tree.leaves(state), info.losses if made.replay.prioritised else None
 
     def aim(agent: Leaves, params: Leaves, target_params: Leaves, batch, block, numbers, seed, layout):  # type: ignore[no-untyped-def]
         made: Agent = jax.tree.unflatten(agent_structure, agent)
         state = without_optimiser(params, target_params)
-        noise, clock, key = _of_update(made, block, numbers, seed)
-        return bootstrap_target(made, state, _unpacked(batch, layout), noise, clock, keys_of(key)[1])
+        noise, clock, key = _of_update(made, block, numbers, seed, frames_per_step)
+        return bootstrap_target(made, state, _unpacked(batch, layout), noise, clock, split_key(key)[1])
 
     def regress_alone(  # type: ignore[no-untyped-def]
         agent: Leaves,
@@ -173,8 +175,8 @@ def calls_for(agent_structure: Any, learner_structure: Any, actors_structure: An
     ):
         made: Agent = jax.tree.unflatten(agent_structure, agent)
         state: LearnerState = jax.tree.unflatten(learner_structure, [*params, *target_params, *optimiser])
-        _, _, key = _of_update(made, [], numbers, seed)
-        state, info = regress(made, state, _unpacked(batch, layout), target, changed, keys_of(key)[0])
+        _, _, key = _of_update(made, [], numbers, seed, frames_per_step)
+        state, info = regress(made, state, _unpacked(batch, layout), target, changed, split_key(key)[0])
         return (
             jax.tree.leaves(state.params),
             jax.tree.leaves(state.opt_state),
@@ -183,7 +185,7 @@ def calls_for(agent_structure: Any, learner_structure: Any, actors_structure: An
 
     def refresh(agent: Leaves, params: Leaves, target_params: Leaves) -> Leaves:
         made: Agent = jax.tree.unflatten(agent_structure, agent)
-        return jax.tree.leaves(refresh_target(made, without_optimiser(params, target_params)).target_params)
+        return jax.tree.leaves(update_target(made, without_optimiser(params, target_params)).target_params)
 
     return Calls(
         jax.jit(act),
@@ -194,14 +196,16 @@ def calls_for(agent_structure: Any, learner_structure: Any, actors_structure: An
     )
 
 
-def _of_update(agent: Agent, block: Noise, numbers: Any, seed: jax.Array) -> tuple[Noise, Clock, jax.Array | None]:
+def _of_update(
+    agent: Agent, block: Noise, numbers: Any, seed: jax.Array, frames_per_step: int
+) -> tuple[Noise, Clock, jax.Array | None]:
     """The criterion's draws, the clock and the key of an update."""
     row, t, updates, episodes, number = numbers
     key = None
     if agent.random_predictions:
         key = stream_key(seed, RandomStream.PREDICT_TO_LEARN, t)
         key = key if agent.learning.updates_per_round == 1 else jax.random.fold_in(key, number)
-    return jax.tree.map(lambda x: x[row], block), Clock(t, updates, episodes, t, agent.learning.start_steps), key
+    return jax.tree.map(lambda x: x[row], block), agent.clock(t, episodes, updates, frames_per_step), key
 
 
 def _unpacked(batch: Transition | Rows, layout: np.dtype[Any] | None) -> Transition:

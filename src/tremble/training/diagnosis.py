@@ -1,4 +1,4 @@
-"""A look inside a learner, the same for every loop."""
+"""Diagnostics of a learner, the same in both loops."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tremble.learn import learn
 
 
 class Diagnosis(eqx.Module):
-    """What is seen at one moment."""
+    """Predictions and metrics at one time."""
 
     atoms: Float[Array, "*runs actions atoms"]
     """Predicted return distributions at a start state, as atoms of equal mass."""
@@ -26,8 +26,11 @@ class Diagnosis(eqx.Module):
 def diagnose(
     agent: Agent, learner: LearnerState, seed: Any, obs: Shaped[Array, "*obs"], batch: Transition | None, clock: Clock
 ) -> Diagnosis:
-    """Look without changing anything; ``batch`` is there once learning has begun."""
-    dist = agent.predict(learner.params, obs)
+    """Predict at a start state and compute one update's diagnostics, without changing the learner.
+
+    ``batch`` is None before learning starts.
+    """
+    dist = agent.predict(learner.params, obs[None])[0]
     n_actions = dist.atoms.shape[0]
     noise = agent.draw_act(stream_key(seed, RandomStream.ACT, clock.transitions), n_actions).criterion
     numbers: dict[str, Any] = {
@@ -35,7 +38,7 @@ def diagnose(
         "episodes": clock.episodes,
         "epsilon": agent.chooser.epsilon(clock),
         **agent.behaviour_criterion.metrics(noise, clock),
-        **(agent.representation.behaviour_metrics(clock) if agent.behaves else {}),  # type: ignore[attr-defined]
+        **agent.representation.behaviour_metrics(clock),
     }
     if batch is not None:
         draw = agent.draw_learn(stream_key(seed, RandomStream.DIAGNOSE, clock.transitions))
@@ -46,6 +49,6 @@ def diagnose(
             "gradient_norm": info.gradient_norm,
             "crossing_rate": info.crossing_rate,
             "selection_changed": info.selection_changed,
-            **info.reported,
+            **info.metrics,
         }
     return Diagnosis(dist.equal_atoms(), agent.behaviour_criterion.score(dist, noise, clock), numbers)

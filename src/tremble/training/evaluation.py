@@ -1,7 +1,8 @@
-"""How good an agent is, and whether its predictions are true: episodes on environments of their own."""
+"""Evaluation: returns of an agent, and the calibration of its predictions, on environments of their own."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -10,13 +11,13 @@ import gymnasium
 import jax
 import numpy as np
 
-from tremble.agent import Agent
-from tremble.core import Criterion, RandomStream, stream_key
-from tremble.criteria import make_criterion
+from tremble.core import RandomStream, stream_key
+from tremble.criteria import Criterion, make_criterion
 from tremble.dist import ReturnDist
 from tremble.envs.gym import INFO_ACTION_MASK, INFO_NO_BOOTSTRAP, INFO_TRAINING_REWARD, EnvironmentFaultError
 from tremble.training.gym_loop import env_seed
-from tremble.training.trained import TrainedAgent
+from tremble.training.trained import Policy, TrainedAgent
+from tremble.wasserstein import wasserstein
 
 Ends = Literal["whole_episode", "cut"]
 LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
@@ -55,8 +56,8 @@ class Evaluation:
         pooled = self.predicted.reshape(-1)
         quantiles = {level: np.asarray(ReturnDist(self.predicted).quantile(level)) for level in LEVELS}
         return {
-            "w1": sample_distance(self.discounted, pooled, 1),
-            "w2": sample_distance(self.discounted, pooled, 2),
+            "w1": wasserstein(self.discounted, pooled, 1),
+            "w2": wasserstein(self.discounted, pooled, 2),
             "mean_predicted": float(self.predicted.mean()),
             "mean_happened": float(self.discounted.mean()),
             "coverage": {str(level): float((self.discounted <= q).mean()) for level, q in quantiles.items()},
@@ -72,17 +73,6 @@ class Evaluation:
             "lengths": [int(x) for x in self.lengths],
             "calibration": self.calibration(),
         }
-
-
-def sample_distance(a: np.ndarray, b: np.ndarray, p: int) -> float:
-    """p-Wasserstein distance of two samples: (int_0^1 |Q_a(u) - Q_b(u)|^p du)^(1/p), exactly.
-
-    `ReturnDist.wasserstein` compares every atom with every other, which is too much for thousands of them.
-    """
-    levels = np.unique(np.concatenate([np.arange(1, len(x) + 1) / len(x) for x in (a, b)]))
-    middle = levels - np.diff(levels, prepend=0.0) / 2
-    quantiles = [np.sort(x)[np.minimum((middle * len(x)).astype(int), len(x) - 1)] for x in (a, b)]
-    return float((np.abs(quantiles[0] - quantiles[1]) ** p @ np.diff(levels, prepend=0.0)) ** (1 / p))
 
 
 @dataclass
@@ -127,15 +117,16 @@ def evaluate(
     n = at_once if steps else min(at_once, episodes)
     longest = min(max_steps, steps) if steps and ends == "cut" else max_steps
     envs = [make_env() for _ in range(n)]
-    as_trained = criterion == "own"
-    criterion = acting_criterion(agent.agent, criterion, **criterion_settings)
+    policy = policy_of(agent, criterion, epsilon, **criterion_settings)
+    actors = jax.device_get(policy.init_actors(n))
+    starting = np.ones(n, bool)
     gamma = float(agent.agent.gamma)
     begun: list[_Episode] = []
     playing: list[_Episode | None] = [None] * n
     obs = np.zeros((n, *agent.encoder.shape), agent.encoder.dtype)
     masks: list[Any] = [None] * n
     base = stream_key(seed, RandomStream.EVALUATE)
-    keys_of = jax.jit(jax.vmap(lambda k, t: jax.random.fold_in(jax.random.fold_in(base, k), t)))
+    keys_at = jax.jit(jax.vmap(lambda k, t: jax.random.fold_in(jax.random.fold_in(base, k), t)))
 
     def begin(i: int) -> None:
         """The next episode, if there is to be one: with a budget, while fewer steps are made than it has."""
@@ -145,6 +136,7 @@ def evaluate(
             return
         playing[i] = next_one = _Episode(len(begun))
         begun.append(next_one)
+        starting[i] = True
         first, info = envs[i].reset(seed=env_seed(seed, RandomStream.EVALUATE, next_one.number))
         obs[i], masks[i] = agent.encoder(first), info.get(INFO_ACTION_MASK)
 
@@ -157,9 +149,11 @@ def evaluate(
             if any(m is not None for m in masks):
                 mask = np.stack([np.ones(agent.n_actions, bool) if m is None else np.asarray(m, bool) for m in masks])
             now = np.array([(e.number, e.length) if e else (0, 0) for e in playing], np.int32)
-            actions = np.asarray(agent.choose(criterion, epsilon, keys_of(*now.T), obs, mask, as_trained))
+            actors = dataclasses.replace(actors, episode_start=starting)
+            chosen, actors = policy.act(actors, obs, mask, keys_at(*now.T))
+            actions, starting = np.asarray(chosen), np.zeros(n, bool)
             if any(e is not None and e.length == 0 for e in playing):
-                atoms = agent.atoms(obs)
+                atoms = np.asarray(agent.predict_encoded(obs).atoms)
             for i, episode in enumerate(playing):
                 if episode is None:
                     continue
@@ -209,6 +203,9 @@ def within(begun: list[_Episode], steps: int, ends: Ends) -> list[_Episode]:
     return begun[: max(count, 1)]
 
 
-def acting_criterion(agent: Agent, criterion: str | Criterion, **settings: Any) -> Criterion:
-    """A criterion to act by, some settings changed: ``own`` is the agent's, any other name makes a new one."""
-    return make_criterion(agent.criterion if criterion == "own" else criterion, **settings)
+def policy_of(agent: TrainedAgent, criterion: str | Criterion, epsilon: float | None, **settings: Any) -> Policy:
+    """Act by a criterion, some settings changed: ``own`` is the agent's as in training, other names make a new one."""
+    if criterion != "own":
+        return agent.policy(make_criterion(criterion, **settings), epsilon)
+    own = dataclasses.replace(agent.agent, criterion=make_criterion(agent.agent.criterion, **settings))
+    return dataclasses.replace(agent, agent=own).policy(None, epsilon)

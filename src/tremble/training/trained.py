@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PRNGKeyArray
 
-from tremble.agent import Agent, Network
-from tremble.core import Clock, Criterion, RandomStream, stream_key
-from tremble.criteria import Mean
+from tremble.agent import ActorState, Agent
+from tremble.core import Clock, RandomStream, stream_key
+from tremble.criteria import Criterion, Mean
 from tremble.dist import ReturnDist
 from tremble.envs.encoding import Encoder
+from tremble.networks import Network
 from tremble.settings import SettingsError, describe
 from tremble.training import checkpoint
 from tremble.training.checkpoint import CheckpointError
@@ -25,11 +27,12 @@ from tremble.training.spec import CUSTOM, RunSpec
 
 @dataclass(frozen=True)
 class Counts:
-    """How far training had come, for criteria that change with time."""
+    """How far training had come, for criteria that change over time."""
 
     transitions: int = 0
     updates: int = 0
     episodes: int = 0
+    frames: int = 0
 
 
 @dataclass(frozen=True)
@@ -37,94 +40,111 @@ class TrainedAgent:
     """Parameters and all that is needed to use them; no environment."""
 
     agent: Agent
-    params: Any
+    params: Network
     encoder: Encoder
     n_actions: int
     action_offset: int = 0
+    """Number of the first action in the environment's own space."""
     counts: Counts = field(default_factory=Counts)
     spec: RunSpec | None = None
+
+    @property
+    def clock(self) -> Clock:
+        """The time at which training stopped."""
+        counts = self.counts
+        return Clock(
+            np.int32(counts.transitions),
+            np.int32(counts.updates),
+            np.int32(counts.episodes),
+            np.int32(counts.frames),
+            self.agent.learning.start_steps,
+        )
 
     def distribution(self, obs: Any) -> ReturnDist:
         """Predicted return distribution of every action: ``atoms[actions, atoms]``, or ``[n, actions, atoms]``.
 
         ``obs`` is what the environment returns, one observation or n of them along a leading axis.
         """
-        n = self.encoder.batch_of(obs)
-        encoded = self.encoder(obs, () if n is None else (n,))
-        return _predict(self.agent, self.params, encoded[None] if n is None else encoded)[
-            0 if n is None else slice(None)
-        ]
+        batch, single = self._encode(obs)
+        dist = self.predict_encoded(batch)
+        return dist[0] if single else dist
 
-    def atoms(self, encoded: np.ndarray) -> np.ndarray:
-        """Predicted atoms ``[n, actions, atoms]`` of encoded observations."""
-        return np.asarray(_predict(self.agent, self.params, encoded).atoms)
+    def predict_encoded(self, encoded: Any) -> ReturnDist:
+        """Predicted distributions ``[n, actions, atoms]`` of encoded observations."""
+        return _predict(self.agent, self.params, encoded)
 
     def act(self, obs: Any, mask: Any = None) -> int:
         """The permitted action of the highest expected return."""
         mean = np.asarray(self.distribution(obs).mean())
         return int(np.argmax(mean if mask is None else np.where(mask, mean, -np.inf))) + self.action_offset
 
+    def policy(self, criterion: Criterion | None = None, epsilon: float | None = 0.0) -> Policy:
+        """Act by a criterion (None: the agent's own), at random with ``epsilon`` (None: the agent's own schedule)."""
+        return Policy(self.agent.for_evaluation(criterion, epsilon), self.params, self.n_actions, self.clock)
+
     def predict(
         self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = True
     ) -> tuple[Any, Any]:
         """Actions in the form of Stable-Baselines3's policies, so that its tools accept this agent.
 
-        Deterministic: the highest expected return. Otherwise as in training: the criterion with a fresh draw, and the
-        chooser's epsilon, at the time where training stopped; ``state`` then counts the calls and must be passed on.
+        Deterministic: the highest expected return. Otherwise as in training, at the time where training stopped;
+        ``state`` then holds the number of calls and the actor state, and must be passed on.
         """
-        n = self.encoder.batch_of(observation)
-        encoded = self.encoder(observation, () if n is None else (n,))
-        batch = encoded[None] if n is None else encoded
-        calls = 0 if state is None else int(np.ravel(state[0])[0]) + 1
-        criterion = Mean() if deterministic else self.agent.behaviour_criterion
-        epsilon = 0.0 if deterministic else None
+        batch, single = self._encode(observation)
+        policy = self.policy(Mean(), 0.0) if deterministic else self.policy(None, None)
+        calls, actors = 0, policy.init_actors(len(batch))
+        if state is not None:
+            calls = int(np.ravel(state[0])[0]) + 1
+            actors = jax.tree.unflatten(jax.tree.structure(actors), state[1:])
+            if episode_start is not None:
+                starts = jnp.asarray(np.broadcast_to(episode_start, (len(batch),)), bool)
+                actors = eqx.tree_at(lambda a: a.episode_start, actors, starts)
         key = stream_key(0 if self.spec is None else self.spec.seed, RandomStream.EVALUATE, calls)
-        keys = jax.random.split(key, len(batch))
-        actions = np.asarray(self.choose(criterion, epsilon, keys, batch, None, as_trained=not deterministic))
-        actions = actions.astype(np.int64) + self.action_offset
-        return (actions[0] if n is None else actions), (None if deterministic else (np.full(len(batch), calls),))
+        actions, actors = policy.act(actors, batch, None, jax.random.split(key, len(batch)))
+        actions = np.asarray(actions).astype(np.int64) + self.action_offset
+        after = None if deterministic else (np.full(len(batch), calls), *jax.tree.leaves(jax.device_get(actors)))
+        return (actions[0] if single else actions), after
 
-    def choose(
-        self, criterion: Criterion, epsilon: float | None, keys: Any, encoded: Any, mask: Any, as_trained: bool = False
-    ) -> Any:
-        """Actions ``[n]`` (from 0) by a criterion; ``epsilon`` None is the chooser's own at this time.
+    def _encode(self, obs: Any) -> tuple[np.ndarray, bool]:
+        """Encoded observations ``[n, *obs]``, and whether a single one was given."""
+        n = self.encoder.batch_of(obs)
+        encoded = self.encoder(obs, () if n is None else (n,))
+        return (encoded[None], True) if n is None else (encoded, False)
 
-        ``as_trained`` lets a representation that has a say in acting have it, as at the first step of an episode.
-        """
-        counts = self.counts
-        clock = Clock(
-            np.int32(counts.transitions),
-            np.int32(counts.updates),
-            np.int32(counts.episodes),
-            np.int32(counts.transitions),
-        )
-        random = self.agent.chooser.epsilon(clock) if epsilon is None else jnp.float32(epsilon)
-        return _choose(self.agent, self.params, criterion, random, keys, encoded, mask, clock, as_trained)
+
+@dataclass(frozen=True)
+class Policy:
+    """`Agent.act` in n environments at a fixed time: for evaluation, videos and other libraries."""
+
+    agent: Agent
+    params: Network
+    n_actions: int
+    clock: Clock
+
+    def init_actors(self, n: int) -> ActorState:
+        """Actor states at the start of n episodes, with a leading axis."""
+        return jax.tree.map(lambda x: jnp.stack([x] * n), self.agent.init_actor(self.n_actions))
+
+    def act(self, actors: ActorState, obs: Any, mask: Any, keys: PRNGKeyArray) -> tuple[Any, ActorState]:
+        """Actions ``[n]`` (from 0) for encoded observations, and the new actor states; one key each."""
+        return _act(self.agent, self.params, actors, obs, mask, keys, self.clock)
 
 
 @jax.jit
 def _predict(agent: Agent, params: Network, obs: jax.Array) -> ReturnDist:
-    return jax.vmap(partial(agent.predict, params))(obs)
+    return agent.predict(params, obs)
 
 
-@partial(jax.jit, static_argnums=(8,))
-def _choose(agent, params, criterion, epsilon, keys, obs, mask, clock, as_trained):  # type: ignore[no-untyped-def]
-    from tremble.choosers import draw_choice, greedy, uniform
+@jax.jit
+def _act(
+    agent: Agent, params: Network, actors: ActorState, obs: Any, mask: Any, keys: Any, clock: Clock
+) -> tuple[jax.Array, ActorState]:
+    def one(actor: ActorState, obs: Any, mask: Any, key: Any) -> tuple[jax.Array, ActorState]:
+        n_actions = agent.predict(params, obs[None]).atoms.shape[1]
+        action, actor, _, _ = agent.act(params, actor, obs, mask, agent.draw_act(key, n_actions), clock)
+        return action, actor
 
-    def one(key: Any, obs: Any, mask: Any) -> Any:
-        draw_key, choice_key = jax.random.split(key)
-        dist = agent.predict(params, obs)
-        scores = criterion.score(dist, criterion.draw(draw_key), clock)
-        if as_trained and agent.behaves:
-            own = agent.representation
-            noise = own.draw_behaviour(jax.random.fold_in(draw_key, 1))
-            fresh, features = jnp.asarray(True), params.torso(obs)
-            scores, _ = own.behave(params.head, features, dist, scores, own.start_memory(), fresh, noise, clock)
-        noise = draw_choice(choice_key, scores.shape[0])
-        random = noise.explore < epsilon
-        return jnp.where(random, uniform(scores.shape[0], mask, noise), greedy(scores, mask, noise))
-
-    return jax.vmap(one, in_axes=(0, 0, None if mask is None else 0))(keys, obs, mask)
+    return jax.vmap(one, in_axes=(0, 0, None if mask is None else 0, 0))(actors, obs, mask, keys)
 
 
 def load(

@@ -11,7 +11,6 @@ to the update of step t + 1.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -22,7 +21,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from tremble.agent import ActorState, Agent, LearnerState
 from tremble.core import Enumerated, JaxEnv, RandomStream, Transition, stream_key
-from tremble.learn import learn, refresh_target
+from tremble.learn import learn, update_target
 from tremble.replay import Replay, draw_sample
 
 
@@ -96,22 +95,17 @@ def run_chunk(
 ) -> tuple[TrainState, StepLog]:
     """Steps ``t0 .. t0 + length - 1``, all of them before learning starts or all of them after."""
     steps = t0 + jnp.arange(length, dtype=jnp.int32)
-    # Drawn and settled in bulk, outside the scan: inside it, sampling the perturbation would take a third of a step.
-    act_noise, learn_noise = jax.vmap(
-        lambda t: (
-            agent.draw_act(stream_key(seed, RandomStream.ACT, t), env.n_actions, agent.foreseen(t)),
-            agent.draw_learn(stream_key(seed, RandomStream.LEARN, t), agent.foreseen(t)),
-        )
-    )(steps)
+    # Drawn in bulk, outside the scan: inside it, sampling the perturbation would take a third of a step.
+    act_noise = jax.vmap(lambda t: agent.draw_act(stream_key(seed, RandomStream.ACT, t), env.n_actions))(steps)
+    learn_noise = jax.vmap(lambda t: agent.draw_learn(stream_key(seed, RandomStream.LEARN, t)))(steps)
     env_noise = jax.vmap(lambda t: env.draw(stream_key(seed, RandomStream.STEP, t)))(steps)
-    sample_noise = jax.vmap(lambda t: draw_sample(stream_key(seed, RandomStream.SAMPLE, t), agent.learning.batch_size))(
-        steps
-    )
+    batch_size = agent.learning.batch_size
+    sample_noise = jax.vmap(lambda t: draw_sample(stream_key(seed, RandomStream.SAMPLE, t), batch_size))(steps)
     reset_keys = jax.vmap(lambda t: stream_key(seed, RandomStream.RESET, t + 1))(steps)
 
     def step(state: TrainState, inputs: Any) -> tuple[TrainState, StepLog]:
         t, act_noise, learn_noise, env_noise, sample_noise, reset_key = inputs
-        clock = replace(agent.foreseen(t), episodes=state.episodes)
+        clock = agent.clock(t, state.episodes)
 
         obs = env.observe(state.env_state)
         act_key, learn_key = (
@@ -144,7 +138,7 @@ def run_chunk(
             )
             batch = as_batch(env, sampled)
             noise = jax.tree.map(lambda x: x[None], drawn) if agent.share_noise else learn_noise
-            learner = _when(t % agent.learning.target_update_interval == 0, partial(refresh_target, agent), learner)
+            learner = _when(agent.learning.updates_target_at(t), partial(update_target, agent), learner)
             learner = _when(
                 agent.learning.learns_at(t),
                 lambda s: learn(agent, s, batch, noise, clock, learn_key)[0],
@@ -162,7 +156,7 @@ def run_chunk(
             env.is_optimal(state.env_state, action),
             act_info.greedy,
         )
-        actor = eqx.tree_at(lambda a: a.fresh, actor, done)
+        actor = eqx.tree_at(lambda a: a.episode_start, actor, done)
         new = TrainState(learner, replay, env_state, actor, state.episodes + done)
         return new, log
 

@@ -11,12 +11,12 @@ import gymnasium
 import matplotlib
 import numpy as np
 
-from tremble.core import Criterion, RandomStream, stream_key
+from tremble.core import RandomStream, stream_key
 from tremble.criteria import Mean
 from tremble.envs.gym import INFO_ACTION_MASK
 from tremble.settings import SettingsError
 from tremble.training.gym_loop import env_seed
-from tremble.training.trained import TrainedAgent
+from tremble.training.trained import Policy, TrainedAgent
 
 matplotlib.use("Agg")
 import jax
@@ -41,11 +41,12 @@ def play(
     *,
     seed: int = 0,
     episode: int = 0,
-    criterion: Criterion | None = None,
-    epsilon: float = 0.0,
+    policy: Policy | None = None,
     max_steps: int = 100_000,
 ) -> list[Scene]:
-    """Act for one episode of an environment made with ``render_mode="rgb_array"``."""
+    """Act for one episode of an environment made with ``render_mode="rgb_array"``; by the mean without a policy."""
+    policy = policy or agent.policy(Mean())
+    actors = policy.init_actors(1)
     obs, info = env.reset(seed=env_seed(seed, RandomStream.EVALUATE, episode))
     scenes: list[Scene] = []
     total, over = 0.0, False
@@ -56,11 +57,10 @@ def play(
         encoded = agent.encoder(obs)[None]
         key = jax.random.fold_in(stream_key(seed, RandomStream.EVALUATE, episode), len(scenes))
         mask = info.get(INFO_ACTION_MASK)
-        chosen = agent.choose(
-            criterion or Mean(), epsilon, key[None], encoded, None if mask is None else np.asarray(mask, bool)[None]
-        )
+        masks = None if mask is None else np.asarray(mask, bool)[None]
+        chosen, actors = policy.act(actors, encoded, masks, key[None])
         action = int(np.asarray(chosen)[0])
-        scenes.append(Scene(frame, agent.atoms(encoded)[0], action, total))
+        scenes.append(Scene(frame, np.asarray(agent.predict_encoded(encoded).atoms[0]), action, total))
         obs, reward, terminated, truncated, info = env.step(action + agent.action_offset)
         total, over = total + float(reward), bool(terminated or truncated)
     return scenes
