@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from tremble.report.curve_figures import draw_curves, smoothed
-from tremble.report.curves import COLUMNS, best_scores, last_scores, load_dopamine, load_dqn_zoo, load_run
+from tremble.report.curves import COLUMNS, load_dopamine, load_dqn_zoo, load_run
 from tremble.settings import SettingsError
 
 
@@ -52,26 +52,6 @@ def test_dopamine_runs_of_one_iteration_and_interleaved_agents(tmp_path):
 @pytest.mark.parametrize("name", ["bankheist.json", "bankheist_CNN.json", "bankheist_Impala.json"])
 def test_dopamine_games_by_file_name(tmp_path, name):
     assert set(load_dopamine(dopamine(tmp_path, RUNS, name))["game"]) == {"BankHeist"}
-
-
-def test_best_scores_are_the_papers():
-    """mean over runs of each run's maximum within the first iterations, worked by hand."""
-    curves = pd.DataFrame(
-        [
-            ("x", "dopamine", "training", "dqn", "Pong", s, i, (i + 1) * 1_000_000, v)
-            for s, values in enumerate([[1.0, 9.0, 3.0], [2.0, 4.0, 20.0]])
-            for i, v in enumerate(values)
-        ],
-        columns=list(COLUMNS),
-    )
-    best = best_scores(curves, until_frame=2_000_000)
-    assert best.returns == "training" and best.per_game().loc["Pong", "dqn"] == (9.0 + 4.0) / 2
-    assert best_scores(curves).per_game().loc["Pong", "dqn"] == (9.0 + 20.0) / 2
-    shuffled = curves.sample(frac=1, random_state=0)
-    assert last_scores(shuffled, until_frame=2_000_000).per_game().loc["Pong", "dqn"] == (9.0 + 4.0) / 2
-    assert last_scores(shuffled).per_game().loc["Pong", "dqn"] == (3.0 + 20.0) / 2
-    with pytest.raises(SettingsError, match="no value up to frame"):
-        best_scores(curves, until_frame=10)
 
 
 @pytest.mark.parametrize(
@@ -132,9 +112,6 @@ def test_dqn_zoo_has_evaluation_and_training(tmp_path):
     # Iteration 0 was never trained, so it has no training return.
     assert evaluation["value"].tolist() == [-21.0, -20.5, 14.0, 20.0] and training["value"].tolist() == [-20.4, 18.5]
     assert load_dqn_zoo(path, agent="mine")["agent"].unique().tolist() == ["mine"]
-    assert best_scores(evaluation).protocol == "dqn_zoo"
-    with pytest.raises(SettingsError, match="different ways: evaluation under 'dqn_zoo' and training under 'dqn_zoo'"):
-        best_scores(curves)
 
 
 @pytest.mark.parametrize(
@@ -170,16 +147,16 @@ def test_a_run_of_ones_own_joins_them(tmp_path):
     theirs = load_dopamine(dopamine(tmp_path, RUNS))
     together = pd.concat([theirs, ours])
     assert tuple(together.columns) == COLUMNS
-    # Drawn side by side, yes; in one table of scores, no.
-    with pytest.raises(SettingsError, match="'dopamine' and evaluation under 'paper'"):
-        best_scores(together)
-    with pytest.raises(SettingsError, match="no evaluations"):
+    with pytest.raises(SettingsError, match="not the directory of a run"):
         load_run(tmp_path / "nothing", protocol="paper")
     with pytest.raises(SettingsError, match="under which protocol"):
         load_run(tmp_path)
     spec |= {"env": "atari/MsPacman", "env_options": {"protocol": "dopamine"}}
     (tmp_path / "config.json").write_text(json.dumps({"spec": spec}))
     own = load_run(tmp_path)
+    (tmp_path / "evaluations.jsonl").unlink()
+    with pytest.raises(SettingsError, match="no evaluations"):
+        load_run(tmp_path)
     assert own["protocol"].unique().tolist() == ["dopamine"] and own["game"].unique().tolist() == ["MsPacman"]
 
 

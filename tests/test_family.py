@@ -14,8 +14,9 @@ import tremble
 from tremble.envs.jax_gym import JaxGymEnv
 from tremble.presets import PRESETS
 from tremble.studies import worker
-from tremble.studies.kit import Cell, Options, Outcome, Study, load_outcome, run_study, seconds_of, stored
+from tremble.studies.kit import Cell, Options, Study, run_study, seconds_of, stored
 from tremble.studies.nchain import family as nchain_family
+from tremble.studies.nchain.result import NChainResult, load_result
 from tremble.training.evaluation import evaluate
 from tremble.training.spec import RunSpec
 from tremble.worlds import NChain
@@ -59,7 +60,7 @@ def made(count, seed=0):
     """What a run with so many optimal actions would leave."""
     steps = np.array([100])
     atoms = np.zeros((1, 6, 1))
-    return Outcome(seed, steps, np.array([count]), steps, atoms, np.zeros((1, 6)), 0.5, NChain(), 0.9)
+    return NChainResult(seed, steps, np.array([count]), steps, atoms, np.zeros((1, 6)), 0.5, NChain(), 0.9)
 
 
 def test_the_best_rate_is_chosen(monkeypatch, tmp_path):
@@ -116,7 +117,7 @@ def test_both_loops_can_be_counted(tmp_path):
     for spec, train in ((inside, worker.train_inside), (beside, worker.train_and_evaluate)):
         train(spec, spec.build_agent(), tmp_path / f"{train.__name__}.safetensors", lambda step: None)
     one, two = (
-        load_outcome(tmp_path / f"{name}.safetensors", 3, spec)
+        load_result(tmp_path / f"{name}.safetensors", 3, spec)
         for name, spec in (("train_inside", inside), ("train_and_evaluate", beside))
     )
     np.testing.assert_array_equal(one.steps, two.steps)

@@ -445,8 +445,8 @@ def test_a_run_of_the_study_is_kept_with_its_final_evaluation(tmp_path):
     spec = RunSpec("qrdqn", "minatar/breakout", 200, 3, agent_options=SMALL, record_every=100)
     out = tmp_path / "seed-0003.safetensors"
     agent = spec.build_agent()
-    assert worker.how(spec, agent) is worker.train_and_evaluate
-    assert worker.how(RunSpec("qrdqn", "nchain", 200), make("qrdqn")) is worker.train_inside
+    assert worker.choose_runner(spec, agent) is worker.train_and_evaluate
+    assert worker.choose_runner(RunSpec("qrdqn", "nchain", 200), make("qrdqn")) is worker.train_inside
     worker.train_and_evaluate(spec, agent, out, lambda step: None)
     career = STUDY.load(out, 3, spec)
     assert career.returns.shape == (100,) and career.curve.shape == (40,)

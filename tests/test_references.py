@@ -4,19 +4,20 @@ import numpy as np
 import pytest
 
 from tremble.report.references import (
+    _DATA,
     ATARI_55,
     ATARI_57,
+    _all_provenance,
     game_name,
     human_random,
     load_reference,
     provenance,
-    reference_names,
 )
 from tremble.settings import SettingsError
 
 
 def test_every_file_says_where_it_comes_from():
-    for name in reference_names():
+    for name in _all_provenance():
         about = provenance(name)
         assert len(about.source) > 20 and about.units and about.condition
         assert len(load_reference(name)) > 0
@@ -25,9 +26,7 @@ def test_every_file_says_where_it_comes_from():
 
 
 def test_there_is_no_file_without_provenance():
-    from tremble.report.references import _DATA
-
-    assert {file.name for file in _DATA.iterdir()} == {"provenance.json", *(f"{n}.csv" for n in reference_names())}
+    assert {file.name for file in _DATA.iterdir()} == {"provenance.json", *(f"{n}.csv" for n in _all_provenance())}
 
 
 def test_the_sets_of_games():

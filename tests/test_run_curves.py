@@ -78,7 +78,7 @@ def test_runs_of_several_environments_have_panels_of_their_own(run, tmp_path):
 def test_what_is_no_run_is_said(run, missing):
     (run / missing).unlink()
     (run / "episodes.jsonl").unlink()
-    with pytest.raises(SettingsError, match="no run's directory" if missing == "config.json" else "neither"):
+    with pytest.raises(SettingsError, match="not the directory of a run" if missing == "config.json" else "neither"):
         load_curve(run)
 
 

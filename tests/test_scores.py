@@ -12,7 +12,6 @@ from tremble.report.scores import (
     AGGREGATES,
     ScoreTable,
     Wins,
-    combine,
     count_wins,
     human_normalised,
     iqm,
@@ -122,15 +121,6 @@ def test_a_table_spells_games_and_normalises():
     np.testing.assert_allclose(ours.matrix("pqr"), expected)
 
 
-def test_protocols_are_not_mixed():
-    joined = combine([table(), table(agent="qrdqn", shift=5.0)])
-    assert joined.agents == ["pqr", "qrdqn"] and joined.wins("qrdqn", "pqr") == Wins(2, 0, 0)
-    with pytest.raises(SettingsError, match=r"'paper' and under 'dopamine' do not compare"):
-        combine([table(), table(protocol="dopamine", agent="iqn")])
-    with pytest.raises(SettingsError, match="returns of evaluation and of training do not compare"):
-        combine([table(protocol="dopamine"), table(protocol="dopamine", returns="training", agent="iqn")])
-
-
 @pytest.mark.parametrize(
     "change, message",
     [
@@ -156,13 +146,14 @@ def test_unequal_runs_and_unknown_agents_are_refused():
         table().wins("pqr", "dqn")
 
 
-def test_printed_columns_become_a_table():
-    frame = pd.DataFrame({"pqr": [1.0, 2.0], "dltv": [3.0, np.nan]}, index=["Pong", "Pitfall"])
-    ours = ScoreTable.from_columns(frame, "paper", "evaluation")
-    assert len(ours.scores) == 3 and ours.agents == ["pqr", "dltv"]
-    pd.testing.assert_frame_equal(ours.per_game(), frame.loc[["Pitfall", "Pong"]], check_names=False)
-    # One printed number has no interval.
-    assert not np.isfinite(ours.aggregate()["pqr", "mean"].low)
+def test_wins_are_counted_by_mean_scores():
+    both = pd.concat([table().scores, table(agent="qrdqn", shift=5.0).scores])
+    ours = ScoreTable("paper", "evaluation", both)
+    assert ours.agents == ["pqr", "qrdqn"] and ours.wins("qrdqn", "pqr") == Wins(2, 0, 0)
+
+
+def test_one_run_has_no_interval():
+    assert not np.isfinite(table(runs=1).aggregate()["pqr", "mean"].low)
 
 
 def test_intervals_are_stratified():

@@ -61,7 +61,16 @@ def test_differences_are_taken_seed_by_seed():
     ],
 )
 def test_verdicts(published, low, high, expected):
-    assert verdict(published, Interval((low + high) / 2, low, high, 10)) == expected
+    assert verdict(Interval((low + high) / 2, low, high, 10), published) == expected
+
+
+@pytest.mark.parametrize(
+    "low, high, expected",
+    [(20, 60, "reproduced"), (-60, -20, "not reproduced"), (-50, 70, "inconclusive"), (0, 80, "inconclusive")],
+)
+def test_verdicts_on_a_claim_without_a_number(low, high, expected):
+    """That the first is better is refuted by the other sign alone: an advantage of any size fits an interval with 0."""
+    assert verdict(Interval((low + high) / 2, low, high, 10)) == expected
 
 
 def test_density_integrates_to_one():

@@ -1,8 +1,8 @@
-"""Learning curves that others published, and one's own, in one tidy table.
+"""Published learning curves, and those of one's own runs, in one tidy table.
 
-Columns: ``source, protocol, returns, agent, game, seed, iteration, frame, value``. ``frame`` is when the value was
-complete, counted in frames of the emulator since the start of training; ``returns`` says whether the value was measured
-in an evaluation or while training.
+Columns: ``source, protocol, returns, agent, game, seed, iteration, frame, value``. ``frame`` is the number of
+emulator frames since the start of training at which the value was complete; ``returns`` is the kind of return,
+``evaluation`` or ``training``.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any
 import pandas as pd
 
 from tremble.report.references import game_name
-from tremble.report.scores import Returns, ScoreTable
+from tremble.report.run_reader import read_run
 from tremble.settings import SettingsError
 
 COLUMNS = ("source", "protocol", "returns", "agent", "game", "seed", "iteration", "frame", "value")
 FRAMES_PER_ITERATION = 1_000_000
-"""Of both code bases: 250,000 steps of 4 frames."""
+"""In both code bases: 250,000 steps of 4 frames."""
 DOPAMINE_AGENTS = {
     "DQN": "dqn",
     "C51": "c51",
@@ -30,7 +30,7 @@ DOPAMINE_AGENTS = {
     "Quantile (JAX)": "qrdqn",
     "DQN (Adam + MSE in JAX)": "dqn_adam",
 }
-"""Dopamine's names and ours; others are kept as they are."""
+"""From Dopamine's names to ours; other names are kept."""
 ZOO_COLUMNS = (
     "environment_name",
     "seed",
@@ -146,54 +146,21 @@ def _zoo_line(line: dict[str, Any], place: str, agent: str, seen: set[tuple[str,
 def load_run(
     directory: Path | str, protocol: str | None = None, game: str | None = None, frames_per_step: int = 4
 ) -> pd.DataFrame:
-    """The evaluations of a run of one's own, to be drawn beside published ones.
+    """The evaluations of a run of one's own, in the columns of published curves.
 
-    Runs on ``atari/GAME`` say themselves which protocol they are under; for other environments it has to be said.
+    Runs on ``atari/GAME`` record their protocol; for other environments it has to be given.
     """
-    directory = Path(directory)
-    config, log = directory / "config.json", directory / "evaluations.jsonl"
-    if not config.exists() or not log.exists():
+    run = read_run(directory)
+    if not run.evaluations:
         raise SettingsError(f"{directory} has no evaluations: train with --evaluate-every")
-    spec = json.loads(config.read_text(encoding="utf-8"))
-    spec = spec.get("spec", spec)
+    env = run.spec["env"]
     if protocol is None:
-        if not spec["env"].startswith("atari/"):
-            raise SettingsError(f"under which protocol was {spec['env']} played? Give protocol=, for example 'paper'")
-        protocol = str(spec.get("env_options", {}).get("protocol", "paper"))
-    game = game_name(game or spec["env"])
-    rows = []
-    for iteration, text in enumerate(log.read_text(encoding="utf-8").splitlines()):
-        entry = json.loads(text)
+        if not env.startswith("atari/"):
+            raise SettingsError(f"under which protocol was {env} played? Give protocol=, for example 'paper'")
+        protocol = str(run.spec.get("env_options", {}).get("protocol", "paper"))
+    agent, seed, game = run.spec["agent"], run.spec["seed"], game_name(game or env)
+    rows: list[tuple[Any, ...]] = []
+    for iteration, entry in enumerate(run.evaluations):
         frame = int(entry.get("frames", entry["step"] * frames_per_step))
-        row = ("tremble", protocol, "evaluation", spec["agent"], game, spec["seed"], iteration, frame, entry["mean"])
-        rows.append(row)
+        rows.append(("tremble", protocol, "evaluation", agent, game, seed, iteration, frame, entry["mean"]))
     return _table(rows)
-
-
-def best_scores(curves: pd.DataFrame, until_frame: int = 50_000_000) -> ScoreTable:
-    """The score that papers call best: for each run its highest value up to a frame.
-
-    A maximum of noisy numbers favours agents whose curves are noisy; `last_scores` does not.
-    """
-    return _score_table(curves, until_frame, lambda runs: runs["value"].max())
-
-
-def last_scores(curves: pd.DataFrame, until_frame: int = 50_000_000) -> ScoreTable:
-    """For each run its last value up to a frame."""
-    return _score_table(curves, until_frame, lambda runs: runs["value"].last())
-
-
-def _score_table(curves: pd.DataFrame, until_frame: int, pick: Any) -> ScoreTable:
-    ways = curves[["protocol", "returns"]].drop_duplicates()
-    if len(ways) != 1:
-        found = " and ".join(f"{way.returns} under {way.protocol!r}" for way in ways.itertuples())
-        raise SettingsError(
-            f"these curves were measured in different ways: {found or 'none'}; select one of them first"
-        )
-    # DQN Zoo's iteration 0 is an untrained network; it is a value like any other.
-    chosen = curves[curves["frame"] <= until_frame].sort_values("frame", kind="stable")
-    if chosen.empty:
-        raise SettingsError(f"no value up to frame {until_frame:,}")
-    scores = pick(chosen.groupby(["agent", "game", "seed"], sort=False)).rename("score").reset_index()
-    returns: Returns = ways["returns"].iloc[0]
-    return ScoreTable(str(ways["protocol"].iloc[0]), returns, scores)

@@ -1,4 +1,4 @@
-"""Published numbers, as printed, with where they come from; the files are part of the package (`report/data`)."""
+"""Published numbers as printed, with their provenance; the files are part of the package (`report/data`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DATA = files("tremble.report") / "data"
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where a file of numbers comes from, and under what conditions they were measured."""
+    """Source of a file of numbers, and the conditions they were measured under."""
 
     title: str
     source: str
@@ -31,11 +31,6 @@ class Provenance:
 def _all_provenance() -> dict[str, Provenance]:
     entries: dict[str, Any] = json.loads((_DATA / "provenance.json").read_text(encoding="utf-8"))
     return {name: Provenance(**entry) for name, entry in entries.items()}
-
-
-def reference_names() -> list[str]:
-    """The files there are."""
-    return list(_all_provenance())
 
 
 def provenance(name: str) -> Provenance:

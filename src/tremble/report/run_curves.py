@@ -1,4 +1,4 @@
-"""Learning curves of run directories: what evaluations and training episodes gave, whatever the environment."""
+"""Learning curves of run directories: returns of evaluations and of training episodes, for any environment."""
 
 from __future__ import annotations
 
@@ -12,25 +12,26 @@ import numpy as np
 
 from tremble.report import figures, tables
 from tremble.report.references import game_name, human_random
+from tremble.report.run_reader import read_run
 from tremble.settings import SettingsError
 
 FRAMES_PER_STEP = 4
 """On Atari, under every published protocol."""
 WINDOW = 20
-"""Training episodes that a point of the thin line is the mean of."""
+"""Length of the moving average over training episodes."""
 HEADINGS = ["run", "steps", "hours", "best evaluation", "last evaluation", f"last {WINDOW} of training"]
-"""Of the table; `row` has the cells."""
+"""Columns of the table; `row` makes the cells."""
 
 
 @dataclass(frozen=True)
 class RunCurve:
-    """One run, as its directory tells it."""
+    """Returns of one run over its steps."""
 
     spec: dict[str, Any]
     steps: int
-    """Made so far."""
+    """Steps so far."""
     hours: float | None
-    """On the clock; None where nothing was noted."""
+    """Wall-clock time; None if it was not logged."""
     evaluations: list[tuple[int, list[float]]]
     """(step, returns of the episodes)."""
     episodes: list[tuple[int, float]]
@@ -48,7 +49,7 @@ class RunCurve:
 
     @property
     def command(self) -> str:
-        """What made it."""
+        """The command that starts this run."""
         spec = self.spec
         parts = [f"tremble train {spec['agent']} --env {spec['env']} --steps {spec['steps']} --seed {spec['seed']}"]
         parts += [f"--hyperparameters {spec['hyperparameters']}"] if spec.get("hyperparameters") else []
@@ -63,27 +64,15 @@ class RunCurve:
 
 
 def load_curve(directory: Path | str) -> RunCurve:
-    """Read a run's directory; one that is still training will do."""
-    directory = Path(directory)
-    config = directory / "config.json"
-    if not config.exists():
-        raise SettingsError(f"{directory} is no run's directory: it has no config.json")
-    spec = json.loads(config.read_text(encoding="utf-8"))["spec"]
-    evaluations = [(int(row["step"]), list(row["returns"])) for row in _lines(directory / "evaluations.jsonl")]
-    episodes = [(int(row["step"]), float(row["return"])) for row in _lines(directory / "episodes.jsonl")]
+    """Curves of a run, finished or not."""
+    run = read_run(directory)
+    evaluations = [(int(row["step"]), list(row["returns"])) for row in run.evaluations]
+    episodes = [(int(row["step"]), float(row["return"])) for row in run.episodes]
     if not evaluations and not episodes:
         raise SettingsError(f"{directory} has neither evaluations nor finished episodes to draw")
-    last, timing = _lines(directory / "metrics.jsonl")[-1:], _lines(directory / "timing.jsonl")[-1:]
-    steps = int(last[0]["step"]) if last else max(step for step, _ in [*evaluations, *episodes])
-    return RunCurve(spec, steps, timing[0]["seconds"] / 3600 if timing else None, evaluations, episodes)
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    """Whole lines only: the last one of a running or killed run may be cut."""
-    if not path.exists():
-        return []
-    text = path.read_text(encoding="utf-8")
-    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+    steps = int(run.metrics[-1]["step"]) if run.metrics else max(step for step, _ in [*evaluations, *episodes])
+    hours = run.timing[-1]["seconds"] / 3600 if run.timing else None
+    return RunCurve(run.spec, steps, hours, evaluations, episodes)
 
 
 def _plain(value: Any) -> str:
@@ -125,7 +114,7 @@ Hours are those of the clock, evaluations and pauses included. Raw data: `evalua
 
 
 def row(curve: RunCurve) -> list[str]:
-    """Of the table."""
+    """One row of the table."""
     frames = f" ({FRAMES_PER_STEP * curve.steps:,} frames)" if _is_atari(curve.spec["env"]) else ""
     best = last = trained = "none"
     if curve.evaluations:

@@ -1,8 +1,8 @@
-"""Scores over many games: human-normalised, aggregated with intervals, and never mixed across protocols."""
+"""Scores over many games of one protocol: human-normalised, and aggregated with bootstrap intervals."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
@@ -26,22 +26,22 @@ def human_normalised(score: Any, random: Any, human: Any) -> Any:
 
 
 def mean(scores: Float[np.ndarray, "runs games"]) -> float:
-    """Mean over games of the mean over runs; a few games with huge scores decide it."""
+    """Mean over games of the mean over runs; dominated by a few games with very large scores."""
     return float(scores.mean())
 
 
 def median(scores: Float[np.ndarray, "runs games"]) -> float:
-    """Median over games of the mean over runs; half of the games have no say."""
+    """Median over games of the mean over runs; insensitive to the scores of most games."""
     return float(np.median(scores.mean(0)))
 
 
 def iqm(scores: Float[np.ndarray, "runs games"]) -> float:
-    """Mean of the middle half of all runs of all games together: floor(n / 4) of n are cut at either end."""
+    """Interquartile mean over all runs of all games: floor(n / 4) of n are cut at either end."""
     return float(stats.trim_mean(scores, proportiontocut=0.25, axis=None))
 
 
 def optimality_gap(scores: Float[np.ndarray, "runs games"]) -> float:
-    """By how much scores fall short of the human, surpluses not counted: 1 - mean(min(score, 1)); less is better."""
+    """Mean shortfall from the human score: 1 - mean(min(score, 1)); less is better."""
     return float(1.0 - np.minimum(scores, 1.0).mean())
 
 
@@ -53,7 +53,7 @@ AGGREGATES: Mapping[str, Callable[[np.ndarray], float]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Wins:
-    """Games in which the first is better, equal, worse; games that one of them lacks are in none."""
+    """Number of games in which the first agent is better, equal, worse; only games that both have."""
 
     wins: int
     ties: int
@@ -66,7 +66,7 @@ class Wins:
 
     @property
     def sign_test(self) -> float:
-        """Two-sided p-value of as lopsided a count if each game were a fair coin; ties are left out."""
+        """p-value of the two-sided sign test, without ties."""
         decided = self.wins + self.losses
         return float(stats.binomtest(self.wins, decided).pvalue) if decided else 1.0
 
@@ -76,7 +76,7 @@ class Wins:
 
 
 def count_wins(first: pd.Series, second: pd.Series) -> Wins:
-    """Compare two columns of scores, game by game; ties are counted apart."""
+    """Compare two columns of scores, game by game."""
     both = pd.concat([first.rename("a"), second.rename("b")], axis=1, join="inner").dropna()
     if both.empty:
         raise SettingsError("there is no game that both have a score for")
@@ -94,7 +94,7 @@ class ScoreTable:
     """Columns agent, game, seed, score."""
 
     def __post_init__(self) -> None:
-        """Check what the arithmetic takes for granted, and spell games as the emulator does."""
+        """Validate the scores, and spell games as the emulator does."""
         missing = [column for column in COLUMNS if column not in self.scores.columns]
         if missing:
             raise SettingsError(f"a table of scores needs the columns {', '.join(COLUMNS)}; it lacks {missing}")
@@ -111,12 +111,6 @@ class ScoreTable:
             row = scores[twice].iloc[0]
             raise SettingsError(f"{row['agent']} has two scores on {row['game']} with seed {row['seed']}")
         object.__setattr__(self, "scores", scores.reset_index(drop=True))
-
-    @classmethod
-    def from_columns(cls, table: pd.DataFrame, protocol: str, returns: Returns) -> ScoreTable:
-        """One score for each game (rows) and agent (columns), as papers print them; empty cells are left out."""
-        tidy = table.rename_axis(index="game", columns="agent").stack().dropna().rename("score").reset_index()
-        return cls(protocol, returns, tidy.assign(seed=0))
 
     @property
     def agents(self) -> list[str]:
@@ -162,7 +156,7 @@ class ScoreTable:
     def aggregate(self, reps: int = 2000, level: float = 0.95, seed: int = 0) -> dict[tuple[str, str], Interval]:
         """Every summary of every agent, by (agent, summary), with stratified bootstrap intervals over runs.
 
-        With a single run per game there is nothing to draw from, and no interval.
+        A single run per game has no interval.
         """
         matrices = {agent: self.matrix(agent) for agent in self.agents}
         return {
@@ -181,8 +175,8 @@ def stratified_bootstrap(
 ) -> Interval:
     """A summary with a percentile interval: runs are drawn with replacement, within each game (Agarwal et al., 2021).
 
-    Our own few lines, because rliable's need a version of `arch` that cannot be imported together with pandas 3; tests
-    compare the summaries with rliable's and the interval with SciPy's bootstrap.
+    Written here because rliable needs a version of `arch` that cannot be imported together with pandas 3; tests compare
+    the summaries with rliable's and the interval with SciPy's bootstrap.
     """
     runs, games = scores.shape
     if runs < 2:
@@ -191,20 +185,3 @@ def stratified_bootstrap(
     values = [summary(np.take_along_axis(scores, rows, axis=0)) for rows in drawn]
     low, high = np.percentile(values, [50 * (1 - level), 50 * (1 + level)])
     return Interval(summary(scores), float(low), float(high), runs)
-
-
-def combine(tables: Iterable[ScoreTable]) -> ScoreTable:
-    """One table of several; refuses to mix protocols, or evaluation with training: such scores do not compare."""
-    first, *rest = tables
-    for other in rest:
-        if other.protocol != first.protocol:
-            raise SettingsError(
-                f"scores under {first.protocol!r} and under {other.protocol!r} do not compare: keep two tables "
-                "(`tremble protocols` shows how they differ)"
-            )
-        if other.returns != first.returns:
-            raise SettingsError(
-                f"returns of {first.returns} and of {other.returns} do not compare, though both are under "
-                f"{first.protocol!r}: keep two tables"
-            )
-    return ScoreTable(first.protocol, first.returns, pd.concat([first.scores, *(t.scores for t in rest)]))

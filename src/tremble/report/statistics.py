@@ -1,9 +1,8 @@
 """Intervals and verdicts.
 
 Runs of one seed share their initial parameters, their random start steps and their reward noise, whatever the agent.
-Differences between agents are therefore taken seed by seed, and judged by Student's t interval of those differences:
-with 4 to 30 seeds a bootstrap interval of a mean is too narrow, and without pairing the spread between seeds, which the
-agents have in common, would drown the difference.
+Differences between agents are therefore paired by seed, with Student's t interval of the paired differences: with 4 to
+30 seeds a bootstrap interval of a mean is too narrow, and pairing removes the variance between seeds that agents share.
 """
 
 from __future__ import annotations
@@ -16,6 +15,12 @@ import numpy as np
 from scipy import stats
 
 Verdict = Literal["reproduced", "not reproduced", "inconclusive"]
+SUPPORT: Mapping[Verdict, str] = {
+    "reproduced": "supported",
+    "not reproduced": "contradicted",
+    "inconclusive": "inconclusive",
+}
+"""Words for a claim that was made under other conditions (other games, another length): nothing is reproduced then."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +39,15 @@ class Interval:
 
     @property
     def errors(self) -> tuple[float, float]:
-        """How far it reaches below and above the estimate, for error bars; nothing, where one seed has no interval."""
+        """Lengths of the error bar below and above the estimate; 0 for a single seed, which has no interval."""
         if not np.isfinite(self.low):
             return 0.0, 0.0
         return self.estimate - self.low, self.high - self.estimate
+
+    @property
+    def sign(self) -> int:
+        """1 or -1 where the whole interval is above or below 0, else 0."""
+        return int(self.low > 0) - int(self.high < 0)
 
     def excludes(self, value: float) -> bool:
         """Whether a value lies outside."""
@@ -51,11 +61,11 @@ class Interval:
 
 
 NOT_NEGATIVE = (0.0, np.inf)
-"""What distances, deviations and the scores of some games can be."""
+"""Possible values of distances, deviations and the scores of some games."""
 
 
 def mean_interval(values: Any, level: float = 0.95, between: tuple[float, float] = (-np.inf, np.inf)) -> Interval:
-    """Mean with Student's t interval, cut to the values that are possible: a count lies between 0 and the steps."""
+    """Mean with Student's t interval, clipped to the possible values ``between`` (a count: 0 to the steps)."""
     values = np.asarray(values, float)
     n, mean = len(values), float(np.mean(values))
     if n < 2:
@@ -65,24 +75,27 @@ def mean_interval(values: Any, level: float = 0.95, between: tuple[float, float]
 
 
 def difference_interval(first: Mapping[Any, float], second: Mapping[Any, float], level: float = 0.95) -> Interval:
-    """Mean of first - second over the keys (seeds) both have, with Student's t interval."""
+    """Mean of first - second over the keys (seeds) in both, with Student's t interval."""
     common = [key for key in first if key in second]
     return mean_interval([first[key] - second[key] for key in common], level)
 
 
-def verdict(published: float, measured: Interval) -> Verdict:
-    """Whether a published difference is found again.
+def verdict(measured: Interval, published: float | None = None) -> Verdict:
+    """Whether a published difference is found again; None stands for a claim without a number, that it is positive.
 
-    *Reproduced*: the same sign, and the interval of the difference excludes 0. *Inconclusive*: the interval contains 0,
-    but is so wide that its half-width exceeds the published difference. *Not reproduced*: the rest.
+    *Reproduced*: the same sign, and the interval of the difference excludes 0. *Inconclusive*: the interval contains 0
+    and cannot rule out the claim, because its half-width exceeds the published difference or no size was published.
+    *Not reproduced*: the rest.
     """
-    if measured.excludes(0.0):
-        return "reproduced" if measured.estimate * published > 0 else "not reproduced"
-    return "inconclusive" if measured.half_width > abs(published) else "not reproduced"
+    if measured.sign:
+        same_sign = measured.sign * (1.0 if published is None else published) > 0
+        return "reproduced" if same_sign else "not reproduced"
+    undecided = published is None or measured.half_width > abs(published)
+    return "inconclusive" if undecided else "not reproduced"
 
 
 def density(samples: Any, at: Any, minimum_width: float = 1e-2) -> np.ndarray:
-    """Gaussian kernel density (Scott's rule) at given points; a minimum width keeps near-constant samples drawable."""
+    """Gaussian kernel density (Scott's rule) at given points; the minimum width is for near-constant samples."""
     samples = np.asarray(samples, float)
     width = max(float(np.std(samples, ddof=1)) * len(samples) ** -0.2, minimum_width)
     return np.asarray(stats.norm.pdf(np.asarray(at)[:, None], samples[None, :], width).mean(1))

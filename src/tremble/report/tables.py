@@ -1,4 +1,4 @@
-"""Markdown and CSV."""
+"""Tables as markdown and CSV."""
 
 from __future__ import annotations
 
@@ -16,9 +16,15 @@ def markdown(header: Sequence[str], rows: Iterable[Sequence[Any]], numeric_from:
 
 
 def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Raw data for other programs."""
+    """Write raw data."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(header)
         writer.writerows(rows)
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    """The rows of such a file, by column."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))

@@ -5,14 +5,12 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -21,7 +19,6 @@ from tremble.settings import SettingsError, nearest
 from tremble.studies.pool import Task, run_tasks
 from tremble.training import checkpoint
 from tremble.training.spec import ADDED_LATER, RunSpec
-from tremble.worlds.nchain import LEFT, RIGHT, NChain
 
 NUMERICS = 4
 """Raise when a change of the code changes the numbers of a run, so that stored runs are made again."""
@@ -80,37 +77,6 @@ class Options:
     """Answers to what the study leaves open (`Study.choices`)."""
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What studies read off one run."""
-
-    seed: int
-    steps: np.ndarray
-    """When records were made."""
-    optimal: np.ndarray
-    """Optimal actions taken until then."""
-    left: np.ndarray
-    """`left` taken until then."""
-    atoms: np.ndarray
-    """[records, actions, quantiles] at the start state."""
-    scores: np.ndarray
-    """[records, actions]: what the criterion made of them. Runs beside the loop of XLA have none, and the last atoms only."""
-    w2_left: float
-    """Final W2 between the learned return of (s2, left) and the truth."""
-    env: NChain
-    gamma: float
-
-    @property
-    def count(self) -> int:
-        """Optimal actions over the whole run."""
-        return int(self.optimal[-1])
-
-    @property
-    def left_count(self) -> int:
-        """`left` over the whole run."""
-        return int(self.left[-1])
-
-
 Results = dict[str, list[Any]]
 """Finished runs by the label of their cell, in order of seeds."""
 
@@ -131,8 +97,8 @@ class Study:
     """Seeds are ``first_seed``, ``first_seed + 1``, ...; a search has others than the study that reports its outcome."""
     steps: int = 20_000
     quick_steps: int = 3_000
-    load: Callable[[Path, int, RunSpec], Any] | None = None
-    """What is read off a stored run; None reads an `Outcome` on N-Chain."""
+    load: Callable[[Path, int, RunSpec], Any] = lambda path, seed, spec: checkpoint.read(path)
+    """The result of a stored run (file, seed, settings), as `analyse` wants it."""
     reuse_results: Callable[[Path], Mapping[tuple[str, int], Any]] | None = None
     """Reads the same off the raw data of a report, by cell and seed. Each has a ``run``, the place in a store that it
     came from, which names its settings: a run with other settings is not recalled."""
@@ -195,7 +161,7 @@ def collect(study: Study, options: Options, console: Console) -> Results:
     results: Results = {label: [] for label in labels}
     for (label, seed), (spec, path) in places.items():
         if path.exists():
-            results[label].append((study.load or load_outcome)(path, seed, spec))
+            results[label].append(study.load(path, seed, spec))
         elif (label, seed) in recalled:
             results[label].append(recalled[label, seed])
     return results
@@ -280,37 +246,10 @@ def seconds_of(store: Path, specs: Sequence[RunSpec]) -> list[float]:
     return [known[place] for place in places if place in known]
 
 
-def load_outcome(path: Path, seed: int, spec: RunSpec) -> Outcome:
-    """Read a stored run."""
-    log, snapshots = checkpoint.load_group(path, "log"), checkpoint.load_group(path, "snapshots")
-    rows = checkpoint.read_meta(path)["rows"]
-    steps = np.array([int(row["step"]) for row in rows])
-    agent, env = spec.build()
-    assert isinstance(env, NChain)
-    gamma = float(agent.gamma)
-    truth = env.committed_return(env.start, LEFT, gamma)
-    return Outcome(
-        seed,
-        steps,
-        np.cumsum(log["optimal"], dtype=np.int64)[steps - 1],
-        np.cumsum(log["action"] == LEFT, dtype=np.int64)[steps - 1],
-        snapshots["atoms"],
-        snapshots.get("scores", np.zeros((0, env.n_actions))),
-        truth.w2(snapshots["atoms"][-1, LEFT]),
-        env,
-        gamma,
-    )
-
-
 def _words(value: Any) -> list[str]:
     """``breakout,asterix``, as a user or the parser of settings writes it."""
     parts = value if isinstance(value, list | tuple) else str(value).strip("[]").split(",")
     return [str(part).strip() for part in parts]
-
-
-def slug(text: str) -> str:
-    """A label as a file name."""
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
 def run_study(study: Study, options: Options, console: Console) -> Path:
@@ -329,6 +268,3 @@ def run_study(study: Study, options: Options, console: Console) -> Path:
     report = options.out / "report.md"
     checkpoint.write_text(report, study.analyse(results, options))
     return report
-
-
-__all__ = ["LEFT", "RIGHT", "Cell", "Options", "Outcome", "Results", "Study", "collect", "run_study", "stored"]

@@ -111,7 +111,7 @@ def forget_programs(more_than: int = MAX_MEMORY_MAPPINGS) -> bool:
     return True
 
 
-def how(spec: RunSpec, agent: Agent) -> Callable[[RunSpec, Agent, Path, Callable[[int], None]], None]:
+def choose_runner(spec: RunSpec, agent: Agent) -> Callable[[RunSpec, Agent, Path, Callable[[int], None]], None]:
     """Small worlds that list their states are judged by what was done in each; all others by what was gained."""
     listed = spec.compiled(agent) and make_jax_env(spec.env, spec.env_options).observation_table is not None
     return train_inside if listed else train_and_evaluate
@@ -141,7 +141,7 @@ def main() -> None:
                 say({"id": number, "step": step})
 
             forget_programs()
-            how(spec, agent)(spec, agent, out, show)
+            choose_runner(spec, agent)(spec, agent, out, show)
             say({"id": task["id"], "done": True, "seconds": time.process_time() - begin})
         except Exception as error:  # reported to the parent, which names the run and stops
             say({"id": task["id"], "error": f"{type(error).__name__}: {error}"})

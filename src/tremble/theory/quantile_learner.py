@@ -11,8 +11,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from tremble.choosers import Chooser, draw_choice
 from tremble.core import Clock, Scalar
-from tremble.criteria import Criterion
-from tremble.criteria import Mean
+from tremble.criteria import Criterion, Mean
 from tremble.dist import ReturnDist
 from tremble.theory.episodes import Episode
 

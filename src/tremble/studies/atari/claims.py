@@ -24,6 +24,7 @@ Verdict = Literal[
     "impossible",
     "fails",
 ]
+"""About the arithmetic of printed numbers; `report.statistics.Verdict` is about measured differences."""
 NO_OPS, STICKY, QUOTA = "atari55_noop_50m", "atari55_sticky_50m", "atari49_noop_40m"
 TITLES = {
     NO_OPS: "table of raw scores, no-ops",

@@ -11,7 +11,7 @@ import pandas as pd
 from tremble.report import figures, tables
 from tremble.report.curve_figures import draw_curves
 from tremble.report.scores import Returns, ScoreTable
-from tremble.report.statistics import Interval, difference_interval, mean_interval
+from tremble.report.statistics import SUPPORT, Interval, difference_interval, mean_interval, verdict
 from tremble.settings import SettingsError
 from tremble.studies.atari.plan import Plan
 from tremble.studies.atari.results import of_kind, published_score, run_scores, tidy
@@ -132,16 +132,9 @@ def lead(scores: pd.DataFrame, game: str, first: str, second: str, measure: str)
     return difference_interval(ours, theirs) if set(ours) & set(theirs) else None
 
 
-def verdict(interval: Interval | None) -> str:
-    """What the interval of a difference says about the claim that it is above 0."""
-    if interval is None:
-        return "no runs"
-    return "supported" if interval.low > 0 else "contradicted" if interval.high < 0 else "inconclusive"
-
-
 def shown(interval: Interval | None) -> str:
     """A difference with its verdict."""
-    return "–" if interval is None else f"{interval.text(digits_of(interval))}: {verdict(interval)}"
+    return "–" if interval is None else f"{interval.text(digits_of(interval))}: {SUPPORT[verdict(interval)]}"
 
 
 def conditions(results: Results, plan: Plan, published_frames: int = PUBLISHED_FRAMES) -> str:

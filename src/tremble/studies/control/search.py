@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -157,8 +156,7 @@ def earlier(log: Path, heads: Sequence[str]) -> dict[tuple[str, int], float]:
     """Scores by candidate and seed in a log: a search goes on where it was left, also without the runs themselves."""
     if not log.exists():
         return {}
-    with log.open(encoding="utf-8", newline="") as file:
-        return {(row[heads[0]], int(row[heads[1]])): float(row[heads[2]]) for row in csv.DictReader(file)}
+    return {(row[heads[0]], int(row[heads[1]])): float(row[heads[2]]) for row in tables.read_csv(log)}
 
 
 def analyse(results: Results, options: Options) -> str:

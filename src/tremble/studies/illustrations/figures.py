@@ -12,11 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
-from tremble.schedules import Schedule
 from tremble.core import Clock, Criterion
 from tremble.criteria import Optimism, Perturbed
 from tremble.dist import ReturnDist
 from tremble.report import figures
+from tremble.schedules import Schedule
 
 N = 200
 LEVELS = (np.arange(N) + 0.5) / N

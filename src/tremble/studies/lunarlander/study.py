@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tremble.report import figures, tables
-from tremble.report.statistics import difference_interval, mean_interval
+from tremble.report.statistics import difference_interval, mean_interval, verdict
 from tremble.studies.kit import Cell, Options, Results, Study, stored
 from tremble.studies.lunarlander.noise import Policy, fly, random_policy
 from tremble.training import checkpoint
@@ -212,8 +212,7 @@ def analyse(results: Results, options: Options) -> str:
         if first in results and second in results:
             ours, theirs = ({f.seed: f.final.mean for f in results[k]} for k in (first, second))
             interval = difference_interval(ours, theirs)
-            verdict = "reproduced" if interval.low > 0 else "not reproduced" if interval.high < 0 else "inconclusive"
-            claims.append([f"{first} − {second}", "> 0", interval.text(), verdict])
+            claims.append([f"{first} − {second}", "> 0", interval.text(), verdict(interval)])
     seeds = sorted({len(v) for v in results.values()})
     return f"""# LunarLander
 

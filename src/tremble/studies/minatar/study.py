@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 
 from tremble.presets import PRESETS
 from tremble.report import figures, tables
-from tremble.report.statistics import NOT_NEGATIVE, Interval, difference_interval, mean_interval
+from tremble.report.statistics import NOT_NEGATIVE, SUPPORT, Interval, difference_interval, mean_interval, verdict
 from tremble.settings import SettingsError, nearest
 from tremble.studies.kit import Cell, Options, Results, Study
 from tremble.training import checkpoint
@@ -64,20 +63,15 @@ def load_result(path: Path, seed: int, spec: RunSpec) -> MinAtarResult:
 def recall(directory: Path) -> dict[tuple[str, int], MinAtarResult]:
     """Read what `analyse` wrote."""
     curves: dict[tuple[str, int], list[tuple[float, float]]] = {}
-    for row in _rows(directory / CURVES):
+    for row in tables.read_csv(directory / CURVES):
         point = (float(row["step"]), float(row["mean_return"] or "nan"))
         curves.setdefault((f"{row['game']} | {row['agent']}", int(row["seed"])), []).append(point)
     careers = {}
-    for row in _rows(directory / FINAL):
+    for row in tables.read_csv(directory / FINAL):
         key = (f"{row['game']} | {row['agent']}", int(row["seed"]))
         ends, curve = np.array(curves[key]).T
         careers[key] = MinAtarResult(key[1], ends, curve, np.array(row["returns"].split(), float), row["run"])
     return careers
-
-
-def _rows(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
 
 
 def games_of(options: Options) -> list[str]:
@@ -223,11 +217,6 @@ def lead(results: Results, game: str, rival: str) -> Interval:
     return difference_interval(mine, theirs)
 
 
-def verdict(interval: Interval) -> str:
-    """What the interval of PQR's lead says about the claim that there is one."""
-    return "supported" if interval.low > 0 else "contradicted" if interval.high < 0 else "inconclusive"
-
-
 def rivals(options: Options) -> list[str]:
     """Whom PQR can be compared with."""
     agents = agents_of(options)
@@ -239,7 +228,7 @@ def claims(results: Results, options: Options) -> list[list[str]]:
     rows = []
     for rival in rivals(options):
         leads = [lead(results, game, rival) for game in games_of(options)]
-        rows.append([f"PQR − {figures.NAMES[rival]}", *[f"{x.text(2)}: {verdict(x)}" for x in leads]])
+        rows.append([f"PQR − {figures.NAMES[rival]}", *[f"{x.text(2)}: {SUPPORT[verdict(x)]}" for x in leads]])
     return rows
 
 
@@ -249,7 +238,7 @@ def plain_words(results: Results, options: Options) -> str:
     for rival in rivals(options):
         found: dict[str, list[str]] = {}
         for game in games_of(options):
-            found.setdefault(verdict(lead(results, game, rival)), []).append(game)
+            found.setdefault(SUPPORT[verdict(lead(results, game, rival))], []).append(game)
         parts = "; ".join(f"{word} on {', '.join(games)}" for word, games in found.items())
         lines.append(f"- *PQR is better than {figures.NAMES[rival]}*: {parts}.")
     return "\n".join(lines)

@@ -7,6 +7,7 @@ import numpy as np
 from tremble.report import figures, tables
 from tremble.report.statistics import difference_interval, mean_interval, verdict
 from tremble.studies.kit import Options, Results, Study
+from tremble.studies.nchain.result import load_result
 from tremble.studies.nchain.settings import AGENTS, MAIN_PAIR, PAPER_COUNTS, main_cells
 
 CLAIMS = (
@@ -32,7 +33,7 @@ def verdict_rows(counts: dict[str, dict[int, int]]) -> list[list[str]]:
         theirs = published(first) - published(second)
         ours = difference_interval(counts[first], counts[second])
         name = f"{figures.NAMES[first]} − {figures.NAMES[second]}"
-        rows.append([name, f"{theirs:+,}", ours.text(), f"**{verdict(theirs, ours)}**"])
+        rows.append([name, f"{theirs:+,}", ours.text(), f"**{verdict(ours, theirs)}**"])
     return rows
 
 
@@ -140,4 +141,6 @@ Raw data: `counts.csv` (per seed), `curves.csv` (over time).
 """
 
 
-STUDY = Study("nchain-counts", "total count of optimal actions over time, four agents", main_cells, analyse)
+STUDY = Study(
+    "nchain-counts", "total count of optimal actions over time, four agents", main_cells, analyse, load=load_result
+)

@@ -11,6 +11,7 @@ from tremble.studies.illustrations import figures as illustrate
 from tremble.studies.kit import Cell, Options, Results, Study
 from tremble.studies.nchain import counts as nchain_counts
 from tremble.studies.nchain import returns as nchain_returns
+from tremble.studies.nchain.result import load_result
 from tremble.studies.nchain.settings import AGENTS, main_cells
 
 RATE = 1e-3
@@ -84,5 +85,13 @@ def _deeper(text: str) -> str:
     return "\n".join(f"#{line}" if line.startswith("#") else line for line in text.splitlines()) + "\n"
 
 
-STUDY = Study("demo", "four agents on N-Chain in about three minutes", cells, analyse, seeds=5, quick_seeds=1)
+STUDY = Study(
+    "demo",
+    "four agents on N-Chain in about three minutes",
+    cells,
+    analyse,
+    seeds=5,
+    quick_seeds=1,
+    load=load_result,
+)
 FULL = dataclasses.replace(STUDY, cells=main_cells, analyse=analyse_full, seeds=10)

@@ -10,7 +10,8 @@ from tremble.presets import PRESETS, make
 from tremble.report import figures, tables
 from tremble.report.statistics import NOT_NEGATIVE, Interval, difference_interval, mean_interval
 from tremble.settings import describe
-from tremble.studies.kit import Cell, Options, Outcome, Results, Study, load_outcome, seconds_of, stored
+from tremble.studies.kit import Cell, Options, Results, Study, seconds_of, stored
+from tremble.studies.nchain.result import NChainResult, load_result
 
 RATES = (5e-5, 2e-4, 1e-3)
 """Learning rates to choose from; the first is the paper's."""
@@ -24,6 +25,9 @@ SIZES: dict[str, Any] = {
     "n_particles": 16,
 }
 """Atoms of each representation, so that the family fits an hour; C51 keeps its 51."""
+EFFECTS = {1: "**helps**", -1: "**hurts**", 0: "no difference shown"}
+SHADES = {1: "#2a6f97", -1: "#d1495b", 0: "#6b7280"}
+"""Both by the sign of the interval of the difference."""
 QUICK = ("dqn", "qrdqn", "pqr", "c51", "pqr_c51", "prioritised_dqn")
 
 
@@ -56,14 +60,14 @@ def search_cells(options: Options) -> list[Cell]:
     return [candidate(name, rate) for name in agents(options) for rate in (RATES[1:] if options.quick else RATES)]
 
 
-def searched(options: Options) -> dict[str, dict[float, list[Outcome]]]:
+def searched(options: Options) -> dict[str, dict[float, list[NChainResult]]]:
     """What the search has found so far: runs by agent and rate."""
     seeds = range(FIRST_SEARCH_SEED, FIRST_SEARCH_SEED + SEARCH_SEEDS)
-    found: dict[str, dict[float, list[Outcome]]] = {name: {} for name in agents(options)}
+    found: dict[str, dict[float, list[NChainResult]]] = {name: {} for name in agents(options)}
     for cell in search_cells(options):
         specs = {seed: cell.spec(seed, options.steps) for seed in seeds}
         places = {seed: stored(options.store, spec) for seed, spec in specs.items()}
-        runs = [load_outcome(path, seed, specs[seed]) for seed, path in places.items() if path.exists()]
+        runs = [load_result(path, seed, specs[seed]) for seed, path in places.items() if path.exists()]
         if runs:
             found[cell.agent][cell.agent_options["learning_rate"]] = runs
     return found
@@ -103,13 +107,6 @@ def is_distributional(name: str) -> bool:
     return type(make(name).representation).__name__ != "Expected"
 
 
-def judged(interval: Interval) -> str:
-    """A verdict in words."""
-    if interval.low > 0:
-        return "**helps**"
-    return "**hurts**" if interval.high < 0 else "no difference shown"
-
-
 def colour(name: str) -> str:
     """PQR's criterion in PQR's colour, the rest in grey; the paper's four in their own."""
     return figures.COLOURS.get(name, figures.COLOURS["pqr"] if name.startswith("pqr") else figures.COLOURS["qrdqn"])
@@ -133,10 +130,9 @@ def draw(results: Results, differences: dict[str, Interval], alike: dict[str, In
     left.set(title="Optimal actions: seeds, mean, 95 %", xlim=(0, options.steps))
     figures.thousands(left.xaxis)
     for row, (own, at_one) in enumerate(reversed(list(zip(differences.values(), alike.values(), strict=True)))):
-        shade = "#2a6f97" if at_one.low > 0 else "#d1495b" if at_one.high < 0 else "#6b7280"
-        for interval, place, look in ((own, row + 0.14, {"color": "#b6bcc6"}), (at_one, row - 0.14, {"color": shade})):
+        for interval, place, shade in ((own, row + 0.14, "#b6bcc6"), (at_one, row - 0.14, SHADES[at_one.sign])):
             bar = [[error] for error in interval.errors]
-            right.errorbar(interval.estimate, place, xerr=bar, fmt="o", capsize=3, markersize=5, **look)
+            right.errorbar(interval.estimate, place, xerr=bar, fmt="o", capsize=3, markersize=5, color=shade)
     right.axvline(0, color="#111111", linewidth=0.8)
     right.set_yticks(range(len(differences)), list(reversed(differences)))
     right.set(
@@ -213,13 +209,13 @@ def analyse(results: Results, options: Options) -> str:
             ]
         )
     verdicts = [
-        [own, ours.text(), judged(ours), f"{rates[pair[0]]:g}", at_one.text(), judged(at_one)]
+        [own, ours.text(), EFFECTS[ours.sign], f"{rates[pair[0]]:g}", at_one.text(), EFFECTS[at_one.sign]]
         for pair, (own, ours), at_one in zip(partners, differences.items(), alike.values(), strict=True)
     ]
-    tally = {
-        word: [sum(judged(v).strip("*") == word for v in found.values()) for found in (differences, alike)]
-        for word in ("helps", "hurts")
-    }
+    helps, hurts = (
+        [sum(interval.sign == sign for interval in found.values()) for found in (differences, alike)]
+        for sign in (1, -1)
+    )
     have = sorted({len(runs) for runs in results.values()})
     by_rate = {rate: sum(value == rate for value in rates.values()) for rate in RATES}
     searched_seeds = sorted({len(runs) for found in searched(options).values() for runs in found.values()})
@@ -240,7 +236,7 @@ Each pair shares its representation, its sizes and its seeds; one explores by PQ
 the difference, taken seed by seed, lies above 0; *hurts*: below.
 
 {tables.markdown(["difference in optimal actions", "each at its own rate [95 %]", "verdict", "rate", "both at this rate [95 %]", "verdict"], verdicts)}
-Of {len(differences)} pairs, the criterion helps in {tally["helps"][0]} and hurts in {tally["hurts"][0]} if each has the rate that the search chose for it, and helps in {tally["helps"][1]} and hurts in {tally["hurts"][1]} if both have that
+Of {len(differences)} pairs, the criterion helps in {helps[0]} and hurts in {hurts[0]} if each has the rate that the search chose for it, and helps in {helps[1]} and hurts in {hurts[1]} if both have that
 of the first. The second comparison is the safer one: single seeds at the lowest rate lie anywhere between almost no optimal actions and almost only optimal ones, so that a rate chosen by two seeds may be
 chosen by luck. No correction is made for looking at several pairs: at 95 %, one in twenty is expected to be wrong.
 
@@ -256,6 +252,7 @@ SEARCH = Study(
     seeds=SEARCH_SEEDS,
     quick_seeds=1,
     first_seed=FIRST_SEARCH_SEED,
+    load=load_result,
 )
 STUDY = Study(
     "nchain-family",
@@ -267,4 +264,5 @@ STUDY = Study(
     steps=10_000,
     quick_steps=1_000,
     search=SEARCH,
+    load=load_result,
 )

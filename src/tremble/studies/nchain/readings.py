@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,8 +9,9 @@ import numpy as np
 
 from tremble.report import figures, tables
 from tremble.report.statistics import Interval, difference_interval, mean_interval, verdict
-from tremble.studies.kit import Options, Results, Study, load_outcome
+from tremble.studies.kit import Options, Results, Study
 from tremble.studies.nchain.counts import CLAIMS, published
+from tremble.studies.nchain.result import load_result
 from tremble.studies.nchain.settings import AGENTS, CONTROLS, READINGS, readings_cells
 from tremble.training.spec import RunSpec
 
@@ -36,19 +36,18 @@ class ReadingResult:
 
 def load(path: Path, seed: int, spec: RunSpec) -> ReadingResult:
     """Read a stored run."""
-    outcome = load_outcome(path, seed, spec)
+    outcome = load_result(path, seed, spec)
     return ReadingResult(seed, path.parent.name, outcome.count, outcome.left_count, outcome.w2_left)
 
 
 def recall(directory: Path) -> dict[tuple[str, int], ReadingResult]:
     """Read what `analyse` wrote."""
-    with (directory / DATA).open(newline="", encoding="utf-8") as file:
-        return {
-            (row["cell"], int(row["seed"])): ReadingResult(
-                int(row["seed"]), row["run"], int(row["optimal_count"]), int(row["left_count"]), float(row["w2_left"])
-            )
-            for row in csv.DictReader(file)
-        }
+    return {
+        (row["cell"], int(row["seed"])): ReadingResult(
+            int(row["seed"]), row["run"], int(row["optimal_count"]), int(row["left_count"]), float(row["w2_left"])
+        )
+        for row in tables.read_csv(directory / DATA)
+    }
 
 
 def counts(results: Results, reading: str, agent: str) -> dict[int, int]:
@@ -60,7 +59,7 @@ def counts(results: Results, reading: str, agent: str) -> dict[int, int]:
 def compare(results: Results, reading: str, first: str, second: str) -> tuple[Interval, str]:
     """Difference of two agents under a reading, and what it says about the paper's."""
     ours = difference_interval(counts(results, reading, first), counts(results, reading, second))
-    return ours, verdict(published(first) - published(second), ours)
+    return ours, verdict(ours, published(first) - published(second))
 
 
 def matters(reading: str, *agents: str) -> bool:

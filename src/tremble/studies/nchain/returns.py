@@ -6,13 +6,15 @@ import numpy as np
 
 from tremble.report import figures, tables
 from tremble.report.statistics import NOT_NEGATIVE, density, mean_interval
-from tremble.studies.kit import LEFT, RIGHT, Options, Outcome, Results, Study
+from tremble.studies.kit import Options, Results, Study
+from tremble.studies.nchain.result import NChainResult, load_result
 from tremble.studies.nchain.settings import AGENTS, main_cells
+from tremble.worlds.nchain import LEFT, RIGHT
 
 ACTIONS = ((LEFT, "left"), (RIGHT, "right"))
 
 
-def record_at(outcome: Outcome, step: int) -> int:
+def record_at(outcome: NChainResult, step: int) -> int:
     """The record nearest to a step."""
     return int(np.argmin(np.abs(outcome.steps - step)))
 
@@ -120,4 +122,10 @@ Raw data: `quantiles.csv` (final quantiles of both actions, every seed).
 """
 
 
-STUDY = Study("nchain-returns", "learned return distributions over time against the ground truth", main_cells, analyse)
+STUDY = Study(
+    "nchain-returns",
+    "learned return distributions over time against the ground truth",
+    main_cells,
+    analyse,
+    load=load_result,
+)

@@ -9,6 +9,7 @@ import numpy as np
 from tremble.report import figures, tables
 from tremble.report.statistics import NOT_NEGATIVE, Interval, mean_interval
 from tremble.studies.kit import Options, Results, Study
+from tremble.studies.nchain.result import load_result
 from tremble.studies.nchain.settings import AGENTS, BETAS, GRID, SCALES, sensitivity_cells
 
 KNOBS = (("dltv", "c"), ("p_dltv", "c"), ("pqr", "delta_0"))
@@ -149,4 +150,5 @@ STUDY = Study(
     sensitivity_cells,
     analyse,
     seeds=5,
+    load=load_result,
 )

@@ -8,7 +8,11 @@ from tremble.report import figures, tables
 from tremble.report.statistics import difference_interval, mean_interval, verdict
 from tremble.studies.kit import Options, Results, Study
 from tremble.studies.nchain.counts import CLAIMS
+from tremble.studies.nchain.result import load_result
 from tremble.studies.nchain.settings import AGENTS, PAIRS, PAPER_COUNTS, variance_cells
+
+TRENDS = {1: "rises", -1: "falls", 0: "no trend found"}
+"""By the sign of the interval of the slope."""
 
 
 def present_pairs(results: Results) -> list[tuple[int, int]]:
@@ -90,8 +94,7 @@ def analyse(results: Results, options: Options) -> str:
         ours = mean_interval(slopes(results, agent, pairs))
         slope = np.polyfit([b - a for a, b in pairs], [PAPER_COUNTS[agent][PAIRS.index(p)] for p in pairs], 1)[0]
         claim = "falls" if agent == "dltv" else "flat"
-        found = "falls" if ours.high < 0 else "rises" if ours.low > 0 else "no trend found"
-        trends.append([figures.NAMES[agent], claim, f"{slope:+,.0f}", ours.text(), found])
+        trends.append([figures.NAMES[agent], claim, f"{slope:+,.0f}", ours.text(), TRENDS[ours.sign]])
     pooled = []
     for first, second in CLAIMS:
         difference = difference_interval(mean_counts(results, first, pairs), mean_counts(results, second, pairs))
@@ -99,7 +102,7 @@ def analyse(results: Results, options: Options) -> str:
             np.mean([PAPER_COUNTS[first][PAIRS.index(p)] - PAPER_COUNTS[second][PAIRS.index(p)] for p in pairs])
         )
         name = f"{figures.NAMES[first]} − {figures.NAMES[second]}"
-        pooled.append([name, f"{theirs:+,.0f}", difference.text(), f"**{verdict(theirs, difference)}**"])
+        pooled.append([name, f"{theirs:+,.0f}", difference.text(), f"**{verdict(difference, theirs)}**"])
     return f"""# Counts of the optimal action as the variance grows
 
 Eight pairs of means for the right end, all with mean 9. {options.steps:,} steps, seeds 0 to {options.seeds - 1}.
@@ -123,5 +126,10 @@ Raw data: `counts.csv`.
 
 
 STUDY = Study(
-    "nchain-variance", "the appendix table: eight reward pairs by four agents", variance_cells, analyse, seeds=4
+    "nchain-variance",
+    "the appendix table: eight reward pairs by four agents",
+    variance_cells,
+    analyse,
+    seeds=4,
+    load=load_result,
 )

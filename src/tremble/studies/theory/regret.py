@@ -9,8 +9,7 @@ import jax
 import numpy as np
 
 from tremble.choosers import Chooser
-from tremble.criteria import Criterion
-from tremble.criteria import Mean, Optimism, Perturbed
+from tremble.criteria import Criterion, Mean, Optimism, Perturbed
 from tremble.report import figures, tables
 from tremble.report.statistics import mean_interval
 from tremble.studies.kit import Options
