@@ -138,16 +138,19 @@ def test_resume_of_a_finished_run_changes_nothing(cartpole):
 
 
 @pytest.mark.slow
-def test_evaluate_and_record(cartpole):
+def test_evaluate_and_video(cartpole):
     _, directory = cartpole
     result = tremble("evaluate", "mine", "--episodes", "5", "--criterion", "own", "--epsilon", "0.001", cwd=directory)
     assert result.returncode == 0, result.stderr
-    assert "Is it calibrated?" in result.stdout and (directory / "mine" / "evaluation-own-e0.001-s0.json").exists()
-    result = tremble("record", "mine", "--max-steps", "8", "--out", "film.mp4", cwd=directory)
+    assert (
+        "Calibration: share of episodes" in result.stdout
+        and (directory / "mine" / "evaluation-own-e0.001-s0.json").exists()
+    )
+    result = tremble("video", "mine", "--max-steps", "8", "--out", "episode.mp4", cwd=directory)
     assert result.returncode == 0, result.stderr
     import imageio.v2 as imageio
 
-    frames = imageio.mimread(directory / "film.mp4")
+    frames = imageio.mimread(directory / "episode.mp4")
     assert len(frames) == 8 and frames[0].std() > 10
 
 

@@ -1,26 +1,42 @@
-"""tremble: distributional reinforcement learning with randomised risk criteria."""
+"""tremble: distributional reinforcement learning with randomised risk criteria.
+
+Importing the package registers its environments with Gymnasium and imports no JAX: the names below are imported when
+they are first used.
+"""
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+import importlib
+from typing import TYPE_CHECKING, Any
 
-from tremble import criteria, losses
-from tremble.dist import ReturnDist
-from tremble.envs.registry import jax_envs, load_plugins
-from tremble.presets import make
-from tremble.training.evaluation import Evaluation, evaluate
-from tremble.training.many import train_many
-from tremble.training.run import Run, resume, train
-from tremble.training.trained import TrainedAgent, load
+from tremble.envs.registry import jax_env_names, load_built_in
 
-try:
-    __version__ = version("tremble")
-except PackageNotFoundError:  # running from a source tree that was never installed
-    __version__ = "0+unknown"
+if TYPE_CHECKING:
+    from tremble import criteria, losses
+    from tremble.dist import ReturnDist
+    from tremble.presets import make
+    from tremble.training.evaluation import Evaluation, evaluate
+    from tremble.training.many import train_many
+    from tremble.training.run import Run, resume, train
+    from tremble.training.trained import TrainedAgent, load
 
+    __version__: str
 
-load_plugins()
+_MODULES = {
+    "ReturnDist": "tremble.dist",
+    "Evaluation": "tremble.training.evaluation",
+    "Run": "tremble.training.run",
+    "TrainedAgent": "tremble.training.trained",
+    "evaluate": "tremble.training.evaluation",
+    "load": "tremble.training.trained",
+    "make": "tremble.presets",
+    "resume": "tremble.training.run",
+    "train": "tremble.training.run",
+    "train_many": "tremble.training.many",
+}
+"""The module of each public name that is imported on first use."""
+
+load_built_in()
 
 
 def list_agents() -> list[str]:
@@ -32,12 +48,14 @@ def list_agents() -> list[str]:
 
 def list_criteria() -> list[str]:
     """Names of the criteria an agent can act and bootstrap by, those of installed packages among them."""
-    return list(criteria.criterion_names())
+    from tremble.criteria import criterion_names
+
+    return list(criterion_names())
 
 
 def list_envs() -> list[str]:
     """Names of the environments that train inside XLA; any Gymnasium id is an environment too."""
-    return list(jax_envs())
+    return jax_env_names()
 
 
 def list_studies() -> list[str]:
@@ -45,6 +63,29 @@ def list_studies() -> list[str]:
     from tremble.studies import STUDIES
 
     return list(STUDIES)
+
+
+def __getattr__(name: str) -> Any:
+    value: Any
+    if name in _MODULES:
+        value = getattr(importlib.import_module(_MODULES[name]), name)
+    elif name in ("criteria", "losses"):
+        value = importlib.import_module(f"tremble.{name}")
+    elif name == "__version__":
+        value = _version()
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value  # so that the next look-up does not come here
+    return value
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("tremble")
+    except PackageNotFoundError:  # a source tree that is not installed
+        return "0+unknown"
 
 
 __all__ = [
@@ -67,5 +108,5 @@ __all__ = [
 ]
 
 
-def __dir__() -> list[Any]:
+def __dir__() -> list[str]:
     return [*__all__, "__version__"]

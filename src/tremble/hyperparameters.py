@@ -1,7 +1,7 @@
 """Hyperparameters of agents as tables, one for each domain, and the registry of their names.
 
-A table is one column of the paper's table of hyperparameters, with what the paper leaves out. Tables of environments
-that are built with the library (N-Chain, MinAtar, Atari) are registered where those environments live.
+A table holds the values of the paper's table of hyperparameters for one domain, and what that table leaves out. Tables
+of environments that are built with the library (N-Chain, MinAtar, Atari) are registered where those environments are.
 """
 
 from __future__ import annotations
@@ -9,20 +9,22 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tremble.core import TimeOrigin
 from tremble.envs.registry import load_plugins
-from tremble.networks import ConvSpec
-from tremble.settings import SettingsError, nearest
+from tremble.settings import SettingsError, import_named, nearest
+
+if TYPE_CHECKING:
+    from tremble.core import TimeOrigin
+    from tremble.networks import ConvSpec
 
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """One column of the paper's table of hyperparameters, with what the table leaves out.
+    """The hyperparameters of one domain, as in the paper's table, and what that table leaves out.
 
-    Adam's epsilon 0.01 / batch size and the network are not in the table; they are those of the code bases whose
-    settings the column repeats. The Atari column's ``widths`` are the dense layer behind the convolutions.
+    Adam's epsilon (0.01 / batch size) and the network are not in the paper's table; they are those of the code bases
+    whose settings it repeats. Where there are convolutions, ``widths`` are the dense layers behind them.
     """
 
     batch_size: int
@@ -55,14 +57,14 @@ class Hyperparameters:
     """The table under a named protocol; None where there are no protocols."""
 
 
-_TABLES: dict[str, Hyperparameters] = {}
+_TABLES: dict[str, str | Hyperparameters] = {}
 _DEFAULTS: list[tuple[Callable[[str], bool], str]] = []
 
 
 def register_hyperparameters(
-    name: str, table: Hyperparameters, default_for: Callable[[str], bool] | None = None
+    name: str, table: str | Hyperparameters, default_for: Callable[[str], bool] | None = None
 ) -> None:
-    """Give a table a name; ``default_for`` says for which environments it is the default."""
+    """Register a table, or its ``module:name``; ``default_for`` says for which environments it is the default."""
     _TABLES[name] = table
     if default_for is not None:
         _DEFAULTS.append((default_for, name))
@@ -71,7 +73,7 @@ def register_hyperparameters(
 def hyperparameter_tables() -> dict[str, Hyperparameters]:
     """All tables by name."""
     load_plugins()
-    return dict(_TABLES)
+    return {name: import_named(table) if isinstance(table, str) else table for name, table in _TABLES.items()}
 
 
 def find_hyperparameters(name: str, protocol: str | None = None) -> Hyperparameters:
@@ -113,9 +115,9 @@ LUNARLANDER = Hyperparameters(
     support=(-400.0, 400.0),
     published={name: {"option_epsilon_decay_steps": 1e5} for name in ("quota", "quota_onpolicy")},
 )
-"""The paper's table, column LunarLander."""
+"""The paper's, for LunarLander."""
 
-# Not the paper's: what rl-baselines3-zoo publishes for QR-DQN on LunarLander, from which the paper's column comes.
+# Not the paper's: what rl-baselines3-zoo publishes for QR-DQN on LunarLander, from which the paper's values come.
 # Bursts of 256 updates every 256 steps, so that the target (copied at every step) stays fixed during a burst.
 SB3_ZOO = Hyperparameters(
     batch_size=128,

@@ -1,16 +1,17 @@
-"""Atari: the emulator under published protocols, and the agents that were trained under them."""
+"""Atari: the emulator under published protocols, and the agents that were trained under them.
+
+Importing this package registers names; the emulator and the tables of hyperparameters are imported on first use.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-import gymnasium
-
-from tremble.atari import hyperparameters
-from tremble.atari.games import GAMES, NAMESPACE, id_of
+from tremble.atari.games import GAMES, NAMESPACE, id_of, is_atari
 from tremble.atari.protocols import find_protocol
 from tremble.atari.published_agents import published_agents
-from tremble.envs.registry import Benchmark, register_benchmark
+from tremble.envs.registry import Benchmark, register_benchmark, register_gymnasium_env
+from tremble.hyperparameters import register_hyperparameters
 
 
 def evaluation_rules(protocol: str, agent: str) -> dict[str, Any]:
@@ -29,17 +30,21 @@ def open_vector(name: str, n_envs: int, options: dict[str, Any]) -> Any:
     return AtariVector(name, n_envs, **{key: value for key, value in options.items() if key != "engine"})
 
 
+def _is_atari(env: str) -> bool:
+    return is_atari(env) or env.startswith("ALE/") or "noframeskip" in env.lower()
+
+
 def _register() -> None:
-    # Entry points are strings, so the emulator is imported when a game is first made.
     for rom in GAMES:
-        gymnasium.register(
+        register_gymnasium_env(
             id_of(rom),
-            entry_point="tremble.atari.emulator:AtariGame",
+            "tremble.atari.emulator:AtariGame",
             kwargs={"game": rom},
             order_enforce=False,
             disable_env_checker=True,
         )
-    hyperparameters.register()
+    register_hyperparameters("atari", "tremble.atari.hyperparameters:ATARI", _is_atari)
+    register_hyperparameters("atari_small", "tremble.atari.hyperparameters:ATARI_SMALL")
     register_benchmark(Benchmark(NAMESPACE, "paper", {"training": False}, evaluation_rules, open_vector))
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from tremble.atari.games import is_atari
 from tremble.atari.protocols import find_protocol
 from tremble.atari.published_agents import PublishedAgent, published_agents
-from tremble.hyperparameters import Hyperparameters, register_hyperparameters
+from tremble.hyperparameters import Hyperparameters
 from tremble.networks import ConvSpec
 from tremble.optimisers import RMSProp
 
@@ -145,13 +144,3 @@ def _as_published(agent: PublishedAgent) -> dict[str, Any]:
     if agent.epsilon_end is not None:
         settings["epsilon_end"] = agent.epsilon_end
     return settings
-
-
-def register() -> None:
-    """Make both available by name; the first is the default for games of Atari."""
-    register_hyperparameters(
-        "atari",
-        ATARI,
-        lambda env: is_atari(env) or env.startswith("ALE/") or "noframeskip" in env.lower(),
-    )
-    register_hyperparameters("atari_small", ATARI_SMALL)

@@ -28,7 +28,7 @@ class Curves:
     """Where the figure, the data and the report go."""
 
     def run(self) -> None:
-        """Run it."""
+        """Execute the command."""
         from tremble.report.run_curves import HEADINGS, load_curve, report_curves, row
         from tremble.settings import SettingsError
         from tremble.training.checkpoint import write_text

@@ -44,7 +44,7 @@ class Doctor:
     """Train for a moment to find out how fast a run goes; alone, with nothing beside it."""
 
     def run(self) -> None:
-        """Run it."""
+        """Execute the command."""
         from tremble.atari import doctor
         from tremble.replay import readable
 

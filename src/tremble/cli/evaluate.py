@@ -1,4 +1,4 @@
-"""What a trained agent does: episodes in numbers, and on film."""
+"""`tremble evaluate`: episodes of a trained agent, in numbers."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tremble.cli.console import console
 
 @dataclass
 class Evaluate:
-    """Run episodes with a trained agent, and compare the returns it predicts with those it gets.
+    """Run episodes with a trained agent: their returns, and how well the predicted distributions are calibrated.
 
-    Evaluation episodes have seeds of their own, apart from all seeds of training.
+    Evaluation episodes use random numbers that training never uses. The result is also written to the run's directory.
 
     Examples:
       tremble evaluate runs/pqr-CartPole-v1-s0
@@ -29,24 +29,24 @@ class Evaluate:
     run_directory: Positional[Path]
     """The directory of a run."""
     weights: Literal["newest", "best"] = "newest"
-    """The newest, or those of the best evaluation during training."""
+    """Weights of the newest checkpoint, or of the best evaluation during training."""
     episodes: int = 100
-    """How many."""
+    """Number of episodes."""
     steps: int = 0
-    """In place of a number of episodes: as many as fit into so many steps (on Atari the protocol says how it ends)."""
+    """Length in steps, in place of a number of episodes (on Atari the protocol says whether the last one is cut)."""
     seed: int = 0
     """Seed of the evaluation."""
     criterion: str = "mean"
-    """Act by this: `mean`, `own` (the agent's, as at the end of training), or a name of `tremble list`."""
+    """Criterion to act by: `mean`, `own` (the agent's, as at the end of training), or a name of `tremble list`."""
     set: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME=VALUE")] = ()
     """Change a setting of the criterion: --set eta=0.1."""
     epsilon: float | None = None
     """Probability of a random action (default: 0; on Atari, what the protocol says)."""
     env_set: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME=VALUE")] = ()
-    """Change an option of the environment, to see how the agent fares elsewhere."""
+    """Change an option of the environment, to test the agent in a variant: --env-set right_high=17."""
 
     def run(self) -> None:
-        """Run it."""
+        """Execute the command."""
         import numpy as np
         from rich.progress import Progress
 
@@ -57,7 +57,7 @@ class Evaluate:
         from tremble.training.run import evaluation_maker, evaluation_settings
         from tremble.training.trained import load
 
-        # Its environment is about to be run anyway, so its code is trusted.
+        # The run's environment is executed below in any case, so its code is trusted.
         agent = load(self.run_directory, weights=self.weights, trust_code=True)
         assert agent.spec is not None
         spec = dataclasses.replace(agent.spec, env_options=agent.spec.env_options | parse_assignments(self.env_set))
@@ -82,13 +82,13 @@ class Evaluate:
             f"over {len(result.returns)} episodes of {spec.env}"
         )
         calibration = result.calibration()
-        title = "Is it calibrated? Share of episodes at or below the predicted quantile"
+        title = "Calibration: share of episodes at or below the predicted quantile"
         table = Table("level", *calibration["coverage"], title=title)
         table.add_row("share", *[f"{x:.2f}" for x in calibration["coverage"].values()])
         console.print(table)
         console.print(
             f"discounted return from the start: predicted {calibration['mean_predicted']:.3f}, "
-            f"happened {calibration['mean_happened']:.3f};  W1 {calibration['w1']:.3f}, W2 {calibration['w2']:.3f}"
+            f"observed {calibration['mean_happened']:.3f};  W1 {calibration['w1']:.3f}, W2 {calibration['w2']:.3f}"
         )
         if calibration["truncated"]:
             console.print(
@@ -103,69 +103,3 @@ class Evaluate:
         row |= {f"criterion.{name}": value for name, value in settings.items()}
         write_text(out, json.dumps(row | result.row(), indent=1) + "\n")
         console.print(f"written to [bold]{out}[/]")
-
-
-@dataclass
-class Record:
-    """Film an episode: the environment's picture beside the return distribution predicted for every action.
-
-    Needs pip install 'tremble[video]'. Example: tremble video runs/pqr-CartPole-v1-s0 --out cartpole.mp4
-    """
-
-    run_directory: Positional[Path]
-    """The directory of a run."""
-    weights: Literal["newest", "best"] = "newest"
-    """The newest, or those of the best evaluation during training."""
-    out: Path | None = None
-    """The film, .mp4 or .gif (default: episode-SEED.mp4 in the run's directory)."""
-    seed: int = 0
-    """Which episode: evaluation episode 0 of this seed."""
-    criterion: str = "mean"
-    """Act by this: `mean`, `own` (the agent's, as at the end of training), or a name of `tremble list`."""
-    set: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME=VALUE")] = ()
-    """Change a setting of the criterion: --set eta=0.1."""
-    epsilon: float = 0.0
-    """Probability of a random action."""
-    max_steps: int = 2000
-    """Stop filming after so many steps."""
-    fps: int = 30
-    """Frames per second."""
-    actions: tuple[str, ...] = ()
-    """Names of the actions, for the legend."""
-
-    def run(self) -> None:
-        """Run it."""
-        from rich.progress import Progress
-
-        from tremble.settings import SettingsError, parse_assignments
-        from tremble.training.evaluation import policy_of
-        from tremble.training.run import evaluation_maker
-        from tremble.training.trained import load
-        from tremble.viewer.video import play, write_video
-
-        # Its environment is about to be run anyway, so its code is trusted.
-        agent = load(self.run_directory, weights=self.weights, trust_code=True)
-        assert agent.spec is not None
-        if self.actions and len(self.actions) != agent.n_actions:
-            raise SettingsError(f"there are {agent.n_actions} actions, but {len(self.actions)} names")
-        spec = dataclasses.replace(agent.spec, env_options=agent.spec.env_options | {"render_mode": "rgb_array"})
-        env = evaluation_maker(spec, spec.env)()
-        scenes = play(
-            agent,
-            env,
-            seed=self.seed,
-            max_steps=self.max_steps,
-            policy=policy_of(agent, self.criterion, self.epsilon, **parse_assignments(self.set)),
-        )
-        env.close()
-        out = self.out or self.run_directory / f"episode-{self.seed}.mp4"
-        with Progress(console=console, transient=True) as progress:
-            bar = progress.add_task("drawing", total=len(scenes))
-            write_video(
-                scenes,
-                out,
-                fps=self.fps,
-                names=self.actions or getattr(env.unwrapped, "action_names", None),
-                on_frame=lambda done: progress.update(bar, completed=done),
-            )
-        console.print(f"{len(scenes)} steps, return {scenes[-1].total:.1f} before the last reward: [bold]{out}[/]")

@@ -21,7 +21,7 @@ class List:
     """Which column of hyperparameters: nchain, lunarlander, atari (the paper's), sb3_zoo, control."""
 
     def run(self) -> None:
-        """Run it."""
+        """Execute the command."""
         import tremble
         from tremble.criteria import criterion_names
         from tremble.presets import PRESETS, make
@@ -65,7 +65,7 @@ class Protocols:
     """Leave out what they agree on."""
 
     def run(self) -> None:
-        """Run it."""
+        """Execute the command."""
         from tremble.atari.protocol_tables import agent_table, one, side_by_side
         from tremble.atari.protocols import PROTOCOLS, find_protocol
 

@@ -1,4 +1,4 @@
-"""The command `tremble`."""
+"""The command `tremble`. Modules of commands import the library when a command is executed, so --help is quick."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from tyro.conf import subcommand
 from tremble.cli.console import console
 from tremble.cli.curves import Curves
 from tremble.cli.doctor import Doctor
-from tremble.cli.evaluate import Evaluate, Record
+from tremble.cli.evaluate import Evaluate
 from tremble.cli.list import List, Protocols
 from tremble.cli.study import Demo, Illustrate, Study
 from tremble.cli.train import Resume, Train
+from tremble.cli.video import Video
 
 Command = (
     Annotated[Train, subcommand("train")]
     | Annotated[Resume, subcommand("resume")]
     | Annotated[Evaluate, subcommand("evaluate")]
-    | Annotated[Record, subcommand("video")]
+    | Annotated[Video, subcommand("video")]
     | Annotated[Curves, subcommand("curves")]
     | Annotated[Study, subcommand("study")]
     | Annotated[Demo, subcommand("demo")]
@@ -36,31 +37,36 @@ Command = (
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point; expected failures are one message and a non-zero exit. ``arguments`` default to the process's."""
-    sys.path.append(str(Path.cwd()))  # so that module:name may be a file of yours, here
+    sys.path.append(str(Path.cwd()))  # so that module:name may be a file in the current directory
     command = tyro.cli(
         Command,
         prog="tremble",
         args=arguments,
         description="Distributional reinforcement learning with randomised risk criteria.",
     )
+    try:
+        command.run()
+    except KeyboardInterrupt:
+        console.print("\n[yellow]interrupted.[/] What was finished is kept: repeat the command to continue.")
+        sys.exit(130)
+    except Exception as error:
+        if not isinstance(error, _expected_errors()):
+            raise
+        Console(stderr=True).print("[bold red]error:[/]", Text(str(error)), highlight=False, soft_wrap=True)
+        sys.exit(1)
+    finally:
+        sys.stdout.flush()
+
+
+def _expected_errors() -> tuple[type[Exception], ...]:
+    """Errors whose message is enough for a user. Imported after a failure only."""
     from tremble.envs.encoding import UnsupportedSpaceError
     from tremble.envs.gym import EnvironmentFaultError
     from tremble.settings import SettingsError
     from tremble.studies.pool import PoolError
     from tremble.training.checkpoint import CheckpointError
 
-    expected = (SettingsError, UnsupportedSpaceError, EnvironmentFaultError, CheckpointError, PoolError, OSError)
-
-    try:
-        command.run()
-    except KeyboardInterrupt:
-        console.print("\n[yellow]interrupted.[/] What was finished is kept: repeat the command to go on.")
-        sys.exit(130)
-    except expected as error:
-        Console(stderr=True).print("[bold red]error:[/]", Text(str(error)), highlight=False, soft_wrap=True)
-        sys.exit(1)
-    finally:
-        sys.stdout.flush()
+    return (SettingsError, UnsupportedSpaceError, EnvironmentFaultError, CheckpointError, PoolError, OSError)
 
 
 if __name__ == "__main__":

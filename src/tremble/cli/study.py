@@ -45,7 +45,7 @@ class Study:
     """Choose what a study leaves open: --set games=breakout,asterix --set agents=pqr,qrdqn (its page says what)."""
 
     def run(self) -> None:
-        """Run it."""
+        """Execute the command."""
         from tremble.settings import SettingsError, nearest
         from tremble.studies import STUDIES
 
@@ -72,7 +72,7 @@ class Demo:
     """Processes (default: one per core)."""
 
     def run(self) -> None:
-        """Run it."""
+        """Execute the command."""
         from tremble.studies.nchain.demo import FULL, FULL_REMARK, REMARK, STUDY
 
         study, remark = (FULL, FULL_REMARK) if self.full else (STUDY, REMARK)
@@ -89,7 +89,7 @@ class Illustrate:
     """Where the figures go."""
 
     def run(self) -> None:
-        """Run it."""
+        """Execute the command."""
         from tremble.studies.illustrations.figures import illustrate
 
         illustrate(self.out)

@@ -65,7 +65,7 @@ class Train:
     """Change an option of the environment: --env-set right_low=1 --env-set right_high=17."""
 
     def run(self) -> None:
-        """Run it."""
+        """Execute the command."""
         from tremble.atari.games import is_atari
         from tremble.envs.registry import is_jax_env
         from tremble.settings import SettingsError, parse_assignments
@@ -115,7 +115,7 @@ class Resume:
     """Send the metrics there too."""
 
     def run(self) -> None:
-        """Run it."""
+        """Execute the command."""
         from tremble.training.run import resume
         from tremble.training.run_directory import RunFiles
         from tremble.training.spec import RunSpec

@@ -1,8 +1,11 @@
-"""What the name of an environment stands for.
+"""Names of environments, and what the names stand for.
 
-The library imports no environment: worlds, Atari and installed packages register here, and the modules that do so are
-imported when a name is first looked up. A package registers its own by an entry point of the group
-``tremble.environments`` whose value is a module; importing the module must call the functions below.
+The library imports no environment. Modules that provide some (`tremble.worlds`, `tremble.atari`, and those of installed
+packages) call the ``register_...`` functions below; `load_plugins` imports them when a name is first looked up. An
+environment may be registered as ``module:name``, which is imported when it is made, so that listing names needs no JAX.
+
+An installed package registers its own environments with an entry point of the group ``tremble.environments`` whose
+value is a module; importing that module must call the functions below.
 """
 
 from __future__ import annotations
@@ -10,12 +13,14 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tremble.core import JaxEnv
-from tremble.settings import SettingsError, nearest, override
+from tremble.settings import SettingsError, import_named, nearest, override
+
+if TYPE_CHECKING:
+    from tremble.core import JaxEnv
 
 BUILT_IN = ("tremble.worlds", "tremble.atari")
 GROUP = "tremble.environments"
@@ -34,42 +39,63 @@ class Benchmark:
     evaluation_rules: Callable[[str, str], dict[str, Any]]
     """(protocol, agent) -> keyword arguments of `tremble.evaluate`."""
     open_vector: Callable[[str, int, dict[str, Any]], Any]
-    """(name, number, options) -> an `envs.gym.Environment` that steps all of them, or None for the ordinary way."""
+    """(name, number, options) -> an `envs.gym.Environment` that steps all of them, or None for the default one."""
 
 
-_JAX_ENVS: dict[str, Callable[..., JaxEnv]] = {}
+_JAX_ENVS: dict[str, tuple[str | Callable[..., JaxEnv], dict[str, Any]]] = {}
 _BENCHMARKS: list[Benchmark] = []
 
 
-def register_jax_env(name: str, make: Callable[..., JaxEnv]) -> None:
-    """Let ``name`` stand for an environment written in JAX; keyword arguments of ``make`` are its fields."""
-    _JAX_ENVS[name] = make
+def register_jax_env(name: str, make: str | Callable[..., JaxEnv], **settings: Any) -> None:
+    """Register an environment written in JAX: its class, a function that makes it, or ``module:name`` of either.
+
+    ``settings`` are keyword arguments of ``make``; options of the environment are the fields of what it makes.
+    """
+    _JAX_ENVS[name] = (make, settings)
+
+
+def register_gymnasium_env(name: str, entry_point: str, **settings: Any) -> None:
+    """Register ``module:name`` with Gymnasium, unless the id is registered already."""
+    import gymnasium
+
+    if name not in gymnasium.registry:
+        gymnasium.register(name, entry_point, **settings)
 
 
 def register_benchmark(benchmark: Benchmark) -> None:
-    """Let names that begin with the benchmark's prefix follow its rules."""
+    """Apply a benchmark's rules to all environments whose name begins with its prefix."""
     _BENCHMARKS.append(benchmark)
+
+
+def load_built_in() -> None:
+    """Register the environments that ship with the library, with Gymnasium too; imports no JAX."""
+    for module in BUILT_IN:
+        importlib.import_module(module)
 
 
 @cache
 def load_plugins() -> None:
     """Import every module that registers something, once."""
-    for module in BUILT_IN:
-        importlib.import_module(module)
+    load_built_in()
     for point in entry_points(group=GROUP):
         try:
             importlib.import_module(point.value)
-        except Exception as error:  # whatever the other package does wrong
+        except Exception as error:  # any fault of the other package
             raise SettingsError(
                 f"the environments of an installed package ({point.value}) cannot be loaded: "
                 f"{type(error).__name__}: {error}"
             ) from error
 
 
-def jax_envs() -> dict[str, Callable[..., JaxEnv]]:
-    """Environments that train inside XLA, by name."""
+def jax_env_names() -> list[str]:
+    """Names of the environments that train inside XLA."""
     load_plugins()
-    return dict(_JAX_ENVS)
+    return list(_JAX_ENVS)
+
+
+def jax_envs() -> dict[str, Callable[..., JaxEnv]]:
+    """Environments that train inside XLA, by name: what makes them, imported."""
+    return {name: _constructor(name) for name in jax_env_names()}
 
 
 def is_jax_env(name: str) -> bool:
@@ -82,7 +108,13 @@ def make_jax_env(name: str, options: Mapping[str, Any]) -> JaxEnv:
     """An environment written in JAX, some of its fields changed."""
     if not is_jax_env(name):
         raise SettingsError(f"there is no environment {name!r} written in JAX; {nearest(name, _JAX_ENVS)}")
-    return override(_JAX_ENVS[name](), options)  # type: ignore[type-var]
+    return override(_constructor(name)(), options)  # type: ignore[type-var]
+
+
+def _constructor(name: str) -> Callable[..., JaxEnv]:
+    make, settings = _JAX_ENVS[name]
+    found = import_named(make) if isinstance(make, str) else make
+    return partial(found, **settings) if settings else found
 
 
 def benchmark_of(name: str) -> Benchmark | None:

@@ -1,48 +1,73 @@
-"""Environments of this package, written in JAX: N-Chain, Deep Sea, the risky grid, MinAtar, and probes."""
+"""Environments of this package, written in JAX: N-Chain, Deep Sea, the risky grid, MinAtar, and probes.
+
+Importing this package registers their names; the environments themselves, and with them JAX, are imported on first use.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+import importlib
+from typing import TYPE_CHECKING, Any
 
-import gymnasium
+from tremble.envs.registry import register_gymnasium_env, register_jax_env
+from tremble.hyperparameters import register_hyperparameters
 
-from tremble.core import JaxEnv
-from tremble.envs.registry import register_jax_env
-from tremble.worlds import hyperparameters, probes
-from tremble.worlds.deep_sea import DeepSea
-from tremble.worlds.minatar import GAMES, minatar
-from tremble.worlds.nchain import NChain
-from tremble.worlds.risky_grid import RiskyGrid
+if TYPE_CHECKING:
+    from tremble.worlds.deep_sea import DeepSea
+    from tremble.worlds.nchain import NChain
+    from tremble.worlds.risky_grid import RiskyGrid
 
 NCHAIN_ID = "tremble/NChain-v0"
-MINATAR_IDS = {game: f"tremble/MinAtar-{game.title().replace('_', '')}-v0" for game in GAMES}
-"""The names under which Gymnasium makes the same games."""
+MINATAR_GAMES = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
+MINATAR_IDS = {game: f"tremble/MinAtar-{game.title().replace('_', '')}-v0" for game in MINATAR_GAMES}
+"""Gymnasium ids of the same games."""
+JAX_ENVS: dict[str, tuple[str, dict[str, Any]]] = {
+    "nchain": ("tremble.worlds.nchain:NChain", {}),
+    "deepsea": ("tremble.worlds.deep_sea:DeepSea", {}),
+    "deepsea-stochastic": ("tremble.worlds.deep_sea:DeepSea", {"stochastic": True}),
+    "risky-grid": ("tremble.worlds.risky_grid:RiskyGrid", {}),
+    "probe-constant": ("tremble.worlds.probes:ConstantReward", {}),
+    "probe-observation": ("tremble.worlds.probes:ObservationValue", {}),
+    "probe-discounting": ("tremble.worlds.probes:Discounting", {}),
+    "probe-action": ("tremble.worlds.probes:ActionChoice", {}),
+    "probe-joint": ("tremble.worlds.probes:JointPolicy", {}),
+    "probe-two-point": ("tremble.worlds.probes:TwoPointReward", {}),
+    "probe-truncation": ("tremble.worlds.probes:TruncationOnly", {}),
+    **{f"minatar/{game}": ("tremble.worlds.minatar:minatar", {"game": game}) for game in MINATAR_GAMES},
+}
+"""What makes each environment: ``module:name`` and its keyword arguments."""
+
+
+def _is_nchain(env: str) -> bool:
+    return env.lower().rsplit("/", 1)[-1].startswith("nchain")
+
+
+def _is_minatar(env: str) -> bool:
+    return env.lower().startswith("minatar/") or env.lower().rsplit("/", 1)[-1].startswith("minatar")
 
 
 def _register() -> None:
-    envs: dict[str, Callable[..., JaxEnv]] = {
-        "nchain": NChain,
-        "deepsea": DeepSea,
-        "deepsea-stochastic": partial(DeepSea, stochastic=True),
-        "risky-grid": RiskyGrid,
-        "probe-constant": probes.ConstantReward,
-        "probe-observation": probes.ObservationValue,
-        "probe-discounting": probes.Discounting,
-        "probe-action": probes.ActionChoice,
-        "probe-joint": probes.JointPolicy,
-        "probe-two-point": probes.TwoPointReward,
-        "probe-truncation": probes.TruncationOnly,
-        **{f"minatar/{game}": partial(minatar, game) for game in GAMES},
-    }
-    for name, make in envs.items():
-        register_jax_env(name, make)
-    gymnasium.register(NCHAIN_ID, entry_point="tremble.worlds.nchain_gym:NChainEnv")
+    for name, (make, settings) in JAX_ENVS.items():
+        register_jax_env(name, make, **settings)
+    register_hyperparameters("nchain", "tremble.worlds.hyperparameters:NCHAIN", _is_nchain)
+    register_hyperparameters("minatar", "tremble.worlds.hyperparameters:MINATAR_GAMES", _is_minatar)
+    register_gymnasium_env(NCHAIN_ID, "tremble.worlds.nchain_gym:NChainEnv")
     for game, name in MINATAR_IDS.items():
-        gymnasium.register(name, entry_point="tremble.worlds.minatar_gym:make_minatar", kwargs={"game": game})
-    hyperparameters.register()
+        register_gymnasium_env(name, "tremble.worlds.minatar_gym:make_minatar", kwargs={"game": game})
 
 
 _register()
 
-__all__ = ["DeepSea", "NChain", "RiskyGrid", "minatar"]
+_MODULES = {
+    "DeepSea": "tremble.worlds.deep_sea",
+    "NChain": "tremble.worlds.nchain",
+    "RiskyGrid": "tremble.worlds.risky_grid",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_MODULES[name]), name)
+
+
+__all__ = ["DeepSea", "NChain", "RiskyGrid"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tremble.hyperparameters import Hyperparameters, register_hyperparameters
+from tremble.hyperparameters import Hyperparameters
 from tremble.networks import MINATAR, ConvSpec
 
 NCHAIN = Hyperparameters(
@@ -24,7 +24,7 @@ NCHAIN = Hyperparameters(
     widths=(64, 64),
     support=(-4.0, 16.0),
 )
-"""The paper's table, column N-Chain."""
+"""The paper's, for N-Chain."""
 
 # Not the paper's: MinAtar's own (Young and Tian 2019) for DQN, with Adam in place of RMSProp at the same learning rate,
 # 50 quantiles (200 nearly double the time of an update), and the perturbation fading as on LunarLander, where Delta_t
@@ -49,17 +49,3 @@ MINATAR_GAMES = Hyperparameters(
     support=(0.0, 25.0),  # no reward is negative; what falls outside shows in the metrics as clipped mass
     network=ConvSpec(MINATAR, scale=1.0),
 )
-
-
-def register() -> None:
-    """Make both available by name, and the default for their environments."""
-    register_hyperparameters("nchain", NCHAIN, lambda env: _last(env).startswith("nchain"))
-    register_hyperparameters(
-        "minatar",
-        MINATAR_GAMES,
-        lambda env: env.lower().startswith("minatar/") or _last(env).startswith("minatar"),
-    )
-
-
-def _last(env: str) -> str:
-    return env.rsplit("/", 1)[-1].lower()
