@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import jax
 import jax.numpy as jnp
 import numpy as np
+from agents import batch_losses, predict_each
 from fork import STATES, Findings, Fork, Memory, clear_choice, findings
 from grid_axes import AXES, PROGRAM, Point, all_points, name_of
 from grid_learning import FAINT, START, STEPS, TINY, distributional, fitting, judge, keep_noise_apart, small
@@ -32,7 +33,7 @@ from tremble.agent import Agent, LearnerState
 from tremble.core import Clock, Transition
 from tremble.envs.gym import open_environment
 from tremble.envs.jax_gym import JaxGymEnv
-from tremble.learn import batch_losses, bootstrap_target, predict_each
+from tremble.learn import bootstrap_target
 from tremble.presets import PRESETS, make
 from tremble.report import tables
 from tremble.settings import override
@@ -61,7 +62,7 @@ def train(agent: Agent, seed: int = 0) -> tuple[LearnerState, list[np.ndarray], 
     """A run by the loop that `tremble.train` would take: what it learned, what its memory holds, how many updates."""
     plain = agent.replay.n_step == 1 and not agent.replay.prioritised and agent.learning.updates_per_round == 1
     if plain:
-        inside = XlaLoop(agent, Fork(), seed, STEPS, STEPS, (STEPS,))
+        inside = XlaLoop(agent, Fork(), seed, STEPS)
         inside.advance(STEPS)
         assert inside.train_state is not None
         store = inside.train_state.replay.store

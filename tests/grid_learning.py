@@ -17,13 +17,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from agents import batch_losses, predict_each
 from fork import GAMMA, STATES, SURE, Findings, Memory, clear_choice, findings
 from grid_axes import AXES, Point
 
 from tremble.agent import Agent, LearnerState
 from tremble.core import Clock, Representation, Transition
 from tremble.criteria import make_criterion
-from tremble.learn import batch_losses, bootstrap_target, learn, predict_each
+from tremble.learn import bootstrap_target, learn
 from tremble.networks import noisy
 from tremble.presets import make
 from tremble.replay import Accumulator, NumpyReplay, ReplaySpec

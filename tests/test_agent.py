@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from agents import flat_agent
+from agents import flat_agent, predict_one
 
 from tremble.choosers import Chooser
 from tremble.core import Clock
@@ -43,7 +43,7 @@ def test_greedy_action_maximises_the_criterion():
     for key in range(30):
         noise = agent.draw_act(jax.random.key(key), ACTIONS)
         action = agent.act(params, agent.init_actor(ACTIONS), obs, None, noise, LATE)[0]
-        scores = agent.criterion.score(agent.predict(params, obs), noise.criterion, LATE)
+        scores = agent.criterion.score(predict_one(agent, params, obs), noise.criterion, LATE)
         assert int(action) == int(jnp.argmax(scores))
         seen.add(int(action))
     assert len(seen) > 1, "a perturbation of this size changes its mind"
@@ -74,10 +74,10 @@ def test_hold_for_a_step_draws_every_time():
 def test_hold_for_an_episode_keeps_the_draw_until_the_next_episode():
     agent = agent_with(resample_noise_every="episode")
     _, actor, first, _ = acting(agent, 0)
-    assert not bool(actor.fresh)
+    assert not bool(actor.episode_start)
     _, actor, second, _ = acting(agent, 1, actor=actor)
     np.testing.assert_array_equal(first, second)
-    restarted = eqx.tree_at(lambda a: a.fresh, actor, jnp.asarray(True))
+    restarted = eqx.tree_at(lambda a: a.episode_start, actor, jnp.asarray(True))
     _, _, third, _ = acting(agent, 2, actor=restarted)
     assert not np.allclose(first, third)
 
@@ -98,6 +98,6 @@ def test_updates_before_counts_the_steps_that_learn(start, interval):
     agent = agent_with(start_steps=start, update_interval=interval)
     made = 0
     for t in range(40 + start):
-        assert int(agent.updates_before(t)) == made, t
-        made += bool(agent.learns_at(jnp.asarray(t)))
+        assert int(agent.learning.updates_before(t)) == made, t
+        made += bool(agent.learning.learns_at(jnp.asarray(t)))
     assert made > 0

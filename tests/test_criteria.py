@@ -17,8 +17,8 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tremble.core import Clock, Criterion
-from tremble.criteria import CRITERIA, Mean, Optimism, Perturbed, perturbation, sample_perturbation
+from tremble.core import Clock
+from tremble.criteria import CRITERIA, Criterion, Mean, Optimism, Perturbed, perturbation, sample_perturbation
 from tremble.criteria.gamma import _uniform, log_gammas, threefry
 from tremble.dist import ReturnDist
 from tremble.schedules import Schedule
@@ -377,8 +377,8 @@ EQUIVARIANT = [name for name in CRITERIA if name not in ("mean_variance", "utili
 VARIANTS = {
     **{name: (name, {}) for name in EQUIVARIANT},
     "dltv, upper median, sorted": ("dltv", {"median": "upper", "order": "sorted", "bonus_factor": "two"}),
-    "pqr, constant, sorted": ("pqr", {"schedule": "const", "order": "sorted"}),
-    "pqr, top, sqrt_log": ("pqr", {"draw_law": "top", "schedule": "sqrt_log"}),
+    "pqr, constant, sorted": ("pqr", {"schedule": Schedule("const"), "order": "sorted"}),
+    "pqr, top, sqrt_log": ("pqr", {"draw_law": "top", "schedule": Schedule("sqrt_log")}),
     "pqr, theory": ("pqr", {"alpha": "theory"}),
 }
 
@@ -452,8 +452,12 @@ UNITS = [
 @pytest.mark.parametrize(("options", "t"), UNITS)
 def test_clocks(options: dict[str, str], t: int):
     clock = Clock(transitions=99, updates=49, episodes=9, frames=399, start_transitions=60)
-    np.testing.assert_allclose(Perturbed(**options).delta(clock), 500 * t**-1.001, rtol=1e-5)
-    np.testing.assert_allclose(Optimism(**options).coefficient(clock), 50 * np.sqrt(np.log(t) / t), rtol=1e-5)
+    np.testing.assert_allclose(
+        Perturbed(schedule=Schedule("power", **options)).delta(clock), 500 * t**-1.001, rtol=1e-5
+    )
+    np.testing.assert_allclose(
+        Optimism(schedule=Schedule("sqrt_log", **options)).coefficient(clock), 50 * np.sqrt(np.log(t) / t), rtol=1e-5
+    )
 
 
 def test_schedules_of_criteria():

@@ -15,20 +15,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
-from agents import flat_agent
+from agents import batch_losses, flat_agent, predict_each, predict_one
 from gymnasium import spaces
 
 import tremble
-from tremble.core import Behaviour, Clock, Enumerated, RandomStream, Transition, stream_key
+from tremble.core import Clock, Enumerated, RandomStream, Transition, stream_key
 from tremble.criteria import MajorityVote, Mean, RandomAtom
 from tremble.dist import ReturnDist
 from tremble.envs.gym import open_environment
 from tremble.envs.jax_gym import JaxGymEnv
-from tremble.learn import auxiliary_loss, batch_losses, bootstrap_target, learn
+from tremble.learn import bootstrap_target, learn
 from tremble.networks import MlpSpec, SideBySide
 from tremble.optimisers import Adam, RMSProp
 from tremble.replay import ReplaySpec
-from tremble.representations import Bootstrapped, NonDecreasing, Quantile
+from tremble.representations import ActContext, Bootstrapped, NonDecreasing, Quantile
 from tremble.representations.bootstrapped import scale_gradient
 from tremble.representations.non_decreasing import grid, ramps
 from tremble.representations.options import QuantileOptions, option_target, windows
@@ -101,10 +101,11 @@ def test_each_head_selects_and_evaluates_for_itself():
     # Columns are heads. Head 0 likes action 1, head 1 action 0, head 2 action 2; what counts is the evaluator's value.
     selector = ReturnDist(np.array([[0.0, 9.0, 1.0], [5.0, 1.0, 2.0], [1.0, 2.0, 3.0]], np.float32))
     evaluator = ReturnDist(np.array([[10.0, 20.0, 30.0], [11.0, 21.0, 31.0], [12.0, 22.0, 32.0]], np.float32))
+    selector, evaluator = (jax.tree.map(lambda x: x[None], dist) for dist in (selector, evaluator))
     future, action = Bootstrapped(3).bootstrap(selector, evaluator, None)
-    assert action.tolist() == [1, 0, 2] and future.atoms.tolist() == [11, 20, 32]
-    future, action = Bootstrapped(3).bootstrap(selector, evaluator, jnp.array([False, True, True]))
-    assert action.tolist() == [1, 2, 2] and future.atoms.tolist() == [11, 22, 32]
+    assert action.tolist() == [[1, 0, 2]] and future.atoms.tolist() == [[11, 20, 32]]
+    future, action = Bootstrapped(3).bootstrap(selector, evaluator, jnp.array([[False, True, True]]))
+    assert action.tolist() == [[1, 2, 2]] and future.atoms.tolist() == [[11, 22, 32]]
 
 
 def test_targets_and_update_by_brute_force():
@@ -182,7 +183,7 @@ def test_the_torso_gets_a_kth_of_the_heads_gradient():
 
     ours, theirs = (
         eqx.filter_jit(jax.grad(f))(params)
-        for f in (lambda p: (agent.predict(p, batch.obs_tm1[0]).atoms ** 2).sum(), plain)
+        for f in (lambda p: (predict_one(agent, p, batch.obs_tm1[0]).atoms ** 2).sum(), plain)
     )
     for a, b in zip(jax.tree.leaves(ours.head.trained), jax.tree.leaves(theirs.head.trained), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
@@ -211,7 +212,7 @@ def test_stacked_heads_start_by_their_own_fan_in():
 def test_dueling_and_noisy_heads(representation):
     agent = agent_of(representation, dueling=True, noisy=True)
     params = agent.init(jax.random.key(0), (4,), ACTIONS).params
-    predict = jax.jit(lambda key: agent.predict(params, jnp.ones(4), "choose", key).atoms)
+    predict = jax.jit(lambda key: predict_one(agent, params, jnp.ones(4), "choose", key).atoms)
     one, again, other = (predict(jax.random.key(k)) for k in (1, 1, 2))
     assert one.shape[0] == ACTIONS and np.array_equal(one, again) and not np.allclose(one, other)
 
@@ -291,7 +292,7 @@ def test_option_loss_by_brute_force():
         follow = 0.3 * max(delayed) + 0.7 * delayed[options[b]]
         y = batch.reward_t[b] + batch.discount_t[b] * follow
         total += batch.weight[b] * 0.5 * (y - online[options[b]]) ** 2 / BATCH
-    loss = partial(auxiliary_loss, agent)
+    loss = lambda *args: agent.representation.auxiliary_loss(*args).mean()  # noqa: E731
     value, gradient = eqx.filter_jit(jax.value_and_grad(loss, argnums=(0, 1)))(state.params, state.target_params, batch)
     assert value == pytest.approx(float(total), rel=1e-5)
     online, delayed = ([bool(np.abs(x).sum() > 0) for x in jax.tree.leaves(g)] for g in gradient)
@@ -308,15 +309,16 @@ def follow_options(representation, fresh, n=20_000):
     agent = agent_of(representation)
     params = agent.init(jax.random.key(0), (4,), ACTIONS).params
     features = params.torso(jnp.ones(4))
-    dist = agent.predict(params, jnp.ones(4))
+    dist = predict_one(agent, params, jnp.ones(4))
 
     def step(option, inputs):
         key, fresh = inputs
         noise = representation.draw_behaviour(key)
-        _, option = representation.behave(params.head, features, dist, dist.mean(), option, fresh, noise, LATE)
+        context = ActContext(params.head, features, dist, dist.mean(), option, fresh, noise, LATE)
+        _, option = representation.behave(context)
         return option, option
 
-    options = jax.jit(lambda: jax.lax.scan(step, representation.start_memory(), (KEYS[:n], fresh))[1])()
+    options = jax.jit(lambda: jax.lax.scan(step, representation.init_memory(), (KEYS[:n], fresh))[1])()
     return np.asarray(options), int(jnp.argmax(params.head.options(features)))
 
 
@@ -353,11 +355,11 @@ def test_options_are_greedy_in_the_end_and_new_at_the_start_of_an_episode():
 
 def test_acting_is_by_the_window_of_the_option():
     agent = agent_of(QuantileOptions(Quantile(6), 3, option_beta=1.0, option_epsilon_start=1.0, option_epsilon_end=1.0))
-    assert isinstance(agent.representation, Behaviour)
+    assert agent.has_actor_state
     params = agent.init(jax.random.key(2), (4,), ACTIONS).params
     obs, actor = jnp.array([1.0, -2.0, 0.5, 3.0]), agent.init_actor(ACTIONS)
     act = eqx.filter_jit(agent.act)
-    atoms = np.asarray(agent.predict(params, obs).atoms)
+    atoms = np.asarray(predict_one(agent, params, obs).atoms)
     seen = set()
     for key in KEYS[:40]:
         noise = agent.draw_act(key, ACTIONS)
@@ -527,19 +529,19 @@ def test_levels_and_loss_are_those_of_iqn():
     representation = NonDecreasing(n_intervals=6, n_online=5, n_target=3, bonus="none")
     agent = agent_of(representation)
     params = agent.init(jax.random.key(0), (4,), ACTIONS).params
-    predict = eqx.filter_jit(agent.predict)
-    online = predict(params, jnp.ones(4), "online", jax.random.key(1), 0)
-    other = predict(params, jnp.ones(4), "online", jax.random.key(1), 1)
+    predict = eqx.filter_jit(partial(predict_each, agent))
+    online, other = (predict(params, jnp.ones((2, 4)), "online", jax.random.key(1))[i] for i in range(2))
     assert online.atoms.shape == (ACTIONS, 5) and not np.allclose(online.levels, other.levels)
-    assert predict(params, jnp.ones(4), "target", jax.random.key(1), 0).atoms.shape == (ACTIONS, 3)
-    np.testing.assert_allclose(predict(params, jnp.ones(4)).levels[0], (np.arange(6) + 0.5) / 6)
+    assert predict(params, jnp.ones((1, 4)), "target", jax.random.key(1)).atoms.shape == (1, ACTIONS, 3)
+    np.testing.assert_allclose(predict(params, jnp.ones((1, 4))).levels[0, 0], (np.arange(6) + 0.5) / 6)
     y = np.array([0.3, -2.0, 1.0])
     expected = 0.0
     for tau, theta in zip(np.asarray(online.levels[1]), np.asarray(online.atoms[1]), strict=True):
         for u in y - theta:
             huber = u * u / 2 if abs(u) <= 1 else abs(u) - 0.5
             expected += abs(tau - (u < 0)) * huber / 3
-    assert representation.divergence(online[1], ReturnDist(y.astype(np.float32))) == pytest.approx(expected, rel=1e-5)
+    predicted, target = online[1:2], ReturnDist(y.astype(np.float32)[None])
+    assert representation.loss(predicted, target)[0] == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.fixture(scope="module")
@@ -578,8 +580,8 @@ def test_what_is_imitated_stays_and_the_return_is_not_disturbed(surprised):
         strict=True,
     ):
         np.testing.assert_array_equal(x, y)
-    transition = jax.tree.map(lambda x: x[0], batch_of())
-    gradient = jax.jit(jax.grad(lambda p: agent.representation.auxiliary(p, p, transition)))(before)
+    one = jax.tree.map(lambda x: x[:1], batch_of())
+    gradient = jax.jit(jax.grad(lambda p: agent.representation.auxiliary_loss(p, p, one).sum()))(before)
 
     def size(tree):
         return sum(float(jnp.abs(x).sum()) for x in jax.tree.leaves(tree))
@@ -599,10 +601,9 @@ def test_the_bonus_is_the_distance_of_two_distributions(surprised, bonus, p):
     expected = np.array([wasserstein(a, b, p) for a, b in zip(one.atoms, two.atoms, strict=True)])
     np.testing.assert_allclose(representation.surprise(params.head, params.torso(obs)), expected, rtol=1e-4)
     scores = jnp.array([1.0, 2.0, 3.0])
-    dist = agent.predict(params, obs)
-    acted, _ = representation.behave(
-        params.head, params.torso(obs), dist, scores, (), jnp.asarray(False), (), Clock(99, 0, 0, 99)
-    )
+    dist, clock = predict_one(agent, params, obs), Clock(99, 0, 0, 99)
+    context = ActContext(params.head, params.torso(obs), dist, scores, (), jnp.asarray(False), (), clock)
+    acted, _ = representation.behave(context)
     np.testing.assert_allclose(acted, scores + 3.0 * np.sqrt(np.log(100) / 100) * expected, rtol=1e-4)
     with pytest.raises(ValueError, match="n_intervals"):
         NonDecreasing(n_intervals=1)

@@ -7,24 +7,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from agents import flat_agent
+from agents import batch_losses, flat_agent, predict_each, predict_one
 
 import tremble
 import tremble.learn
 from tremble.agent import Agent
 from tremble.core import Clock, Enumerated, Transition
 from tremble.criteria import Mean, Perturbed
-from tremble.learn import batch_losses, pick_action, pick_rows, refresh_target
+from tremble.learn import pick_rows, update_target
 from tremble.networks import MlpSpec
 from tremble.optimisers import Adam
 from tremble.representations import Expected, Quantile
+from tremble.representations.base import pick_action
 
 # Compiled once for each kind of agent: op by op, each of these would be compiled a hundred times.
-learn, bootstrap_target, best_return, predict_each, predict_taken = (
+learn, bootstrap_target, best_return, predict_taken = (
     eqx.filter_jit(getattr(tremble.learn, name))
-    for name in ("learn", "bootstrap_target", "best_return", "predict_each", "predict_taken")
+    for name in ("learn", "bootstrap_target", "best_return", "predict_taken")
 )
-predict = eqx.filter_jit(Agent.predict)
+predict = eqx.filter_jit(predict_one)
 N_STATES, N_ACTIONS, N, BATCH = 5, 3, 7, 16
 CLOCK = Clock(1000, 500, 30, 1000, 500)
 
@@ -169,7 +170,7 @@ def test_gradient_matches_brute_force(representation):
         total = 0.0
         for b in range(BATCH):
             obs = jnp.eye(N_STATES)[batch.obs_tm1.index[b]]
-            theta = agent.predict(params, obs).atoms[batch.action_tm1[b]]
+            theta = predict_one(agent, params, obs).atoms[batch.action_tm1[b]]
             if isinstance(representation, Expected):
                 u = target.atoms[b].mean() - theta[0]
                 total += jnp.where(jnp.abs(u) <= 1, u**2 / 2, jnp.abs(u) - 0.5)
@@ -247,9 +248,9 @@ def test_predict_taken_reads_the_taken_action():
 def test_refresh_copies_or_mixes():
     hard, soft = small_agent(), small_agent(target_tau=0.25)
     state = state_of(hard)
-    copied = refresh_target(hard, state)
+    copied = update_target(hard, state)
     np.testing.assert_array_equal(copied.target_params.head.linear.weight, state.params.head.linear.weight)
-    mixed = refresh_target(soft, state).target_params.head.linear.weight
+    mixed = update_target(soft, state).target_params.head.linear.weight
     expected = 0.25 * state.params.head.linear.weight + 0.75 * state.target_params.head.linear.weight
     np.testing.assert_allclose(mixed, expected, rtol=1e-5, atol=1e-6)
 

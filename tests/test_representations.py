@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from functools import partial
-from types import SimpleNamespace
 
 import equinox as eqx
 import jax
@@ -14,16 +13,15 @@ import pytest
 import rlax
 import scipy.integrate
 import scipy.stats
-from agents import flat_agent
+from agents import batch_losses, flat_agent, predict_each, predict_one
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tremble.agent import Agent
 from tremble.choosers import Chooser
 from tremble.core import Clock, Enumerated, Transition
 from tremble.criteria import Mean, Perturbed
 from tremble.dist import ReturnDist
-from tremble.learn import batch_losses, bootstrap_target, learn, predict_each, refresh_target
+from tremble.learn import bootstrap_target, learn, update_target
 from tremble.losses import categorical_cross_entropy, project, quantile_huber, share_outside, squared_mmd
 from tremble.networks import ImplicitHead, MlpSpec, NoisyLinear
 from tremble.optimisers import Adam
@@ -31,7 +29,7 @@ from tremble.representations import Categorical, Expected, FullyParameterised, I
 from tremble.representations.quantile import increasing
 
 jit_learn, jit_target, jit_losses, jit_each = map(eqx.filter_jit, (learn, bootstrap_target, batch_losses, predict_each))
-predict = eqx.filter_jit(Agent.predict)
+predict = eqx.filter_jit(predict_one)
 few = st.lists(st.floats(-20, 20, width=32), min_size=5, max_size=5)
 
 # Categorical ----------------------------------------------------------------------------------------------------------
@@ -158,7 +156,7 @@ def test_implicit_levels():
     assert scipy.stats.kstest(levels.ravel(), "uniform").pvalue > 1e-4, "uniform, and fresh for every sample"
     even = agent_of(Implicit(n_choose=3, choose_levels="midpoints"))
     np.testing.assert_allclose(
-        even.predict(params, OBS[0], "choose", jax.random.key(1)).levels[0], [1 / 6, 1 / 2, 5 / 6]
+        predict_one(even, params, OBS[0], "choose", jax.random.key(1)).levels[0], [1 / 6, 1 / 2, 5 / 6]
     )
 
 
@@ -176,9 +174,9 @@ def test_the_implicit_loss_is_at_its_own_levels():
     target, _ = jit_target(agent, state, batch, (), CLOCK, jax.random.key(3))
     assert target.atoms.shape == (5, 6)
     losses, predicted = jit_losses(agent, state.params, batch, target, key)
+    every = jit_each(agent, state.params, batch.obs_tm1, "online", key)
     for b in range(5):
-        dist = predict(agent, state.params, batch.obs_tm1[b], "online", key, b)
-        action = batch.action_tm1[b]
+        dist, action = every[b], batch.action_tm1[b]
         np.testing.assert_allclose(predicted.levels[b], dist.levels[action])
         expected = quantile_huber(dist.atoms[action], target.atoms[b], dist.levels[action])
         assert float(losses[b]) == pytest.approx(float(expected), rel=1e-5)
@@ -208,8 +206,8 @@ class NormalQuantiles(eqx.Module):
 
 
 def at(obs):
-    """A transition of the first action."""
-    return Transition(obs, jnp.asarray(0), jnp.zeros(()), jnp.zeros(()), obs)
+    """A batch of one transition of the first action."""
+    return Transition(obs[None], jnp.zeros(1, int), jnp.zeros(1), jnp.zeros(1), obs[None])
 
 
 def test_the_fraction_gradient_is_that_of_w1():
@@ -219,7 +217,8 @@ def test_the_fraction_gradient_is_that_of_w1():
 
     def loss(bias):
         head = eqx.tree_at(lambda h: (h.fractions.bias, h.quantiles), made, (bias, NormalQuantiles()))
-        return FullyParameterised(4).auxiliary(SimpleNamespace(torso=lambda obs: obs, head=head), None, at(jnp.ones(1)))
+        network = Network(Mlp(jax.random.key(0), 1, ()), head)
+        return FullyParameterised(4).auxiliary_loss(network, network, at(jnp.ones(1)))[0]
 
     def w1(bias):
         steps = np.exp(bias) / np.exp(bias).sum()
@@ -246,7 +245,7 @@ def test_fractions_have_their_own_loss_and_optimiser():
     def only(part):
         def loss(params):
             if part == "auxiliary":
-                return agent.representation.auxiliary(params, state.target_params, at(OBS[0]))
+                return agent.representation.auxiliary_loss(params, state.target_params, at(OBS[0])).sum()
             return batch_losses(agent, params, batch_of(jax.random.key(1)), ReturnDist(jnp.zeros((64, 4))))[0].mean()
 
         return eqx.filter_jit(jax.grad(loss))(state.params)
@@ -323,16 +322,16 @@ def learned(agent, updates=600):
     def train(state):
         def step(state, t):
             keys = jax.random.split(jax.random.fold_in(key, t), 3)
-            state = jax.lax.cond(t % 25 == 0, lambda s: refresh_target(agent, s), lambda s: s, state)
+            state = jax.lax.cond(t % 25 == 0, lambda s: update_target(agent, s), lambda s: s, state)
             noise = agent.draw_learn(keys[0])
             state, info = learn(agent, state, batch_of(keys[1]), noise, CLOCK, keys[2])
-            return state, (info.loss, info.reported)
+            return state, (info.loss, info.metrics)
 
         return jax.lax.scan(step, state, jnp.arange(updates))
 
     begin = start(agent)
     state, (losses, reported) = train(begin)
-    dist = jax.vmap(lambda o: agent.predict(state.params, o))(OBS)
+    dist = agent.predict(state.params, OBS)
     untrained = eqx.tree_at(lambda s: s.params, state, begin.params)
     noise, batch = agent.draw_learn(key), batch_of(key)
     before, after = (float(jit_learn(agent, s, batch, noise, CLOCK, key)[1].loss) for s in (untrained, state))
@@ -408,4 +407,4 @@ def test_clipped_mass_is_reported():
         (jnp.array([0.5, 2, 0, -1.0]), jnp.zeros(4)),
     )
     _, info = jit_learn(agent, state, batch, (), CLOCK)
-    assert float(info.reported["clipped_mass"]) == pytest.approx(0.5)
+    assert float(info.metrics["clipped_mass"]) == pytest.approx(0.5)
