@@ -76,6 +76,16 @@ def test_a_run_directory_holds_what_it_says(base):
     assert len(run.evaluations) == 2 and len(run.evaluations[0]["returns"]) == 3
 
 
+def test_episodes_before_a_fault_are_logged(tmp_path, monkeypatch):
+    """The last checkpoint is made when the environment fails; the episodes up to there belong to it."""
+    monkeypatch.setattr(Broken, "how", "crash")
+    monkeypatch.setattr(Broken, "steps", 0)
+    with pytest.raises(EnvironmentFaultError):
+        small_run(env=Broken, out=tmp_path, chunk=1000, record_every=1000, checkpoint_every=1000)
+    episodes = [json.loads(line) for line in (tmp_path / "episodes.jsonl").read_text().splitlines()]
+    assert episodes[-1]["step"] == sum(e["length"] for e in episodes) > 100, "Broken ends one step in ten"
+
+
 def test_equal_runs_have_equal_files(base, tmp_path):
     small_run(out=tmp_path, evaluate_every=200, evaluate_episodes=3)
     for path in base[1].rglob("*"):
@@ -166,6 +176,10 @@ def test_both_loops_make_the_same_run():
     np.testing.assert_array_equal(actions, inside.log["action"])
     np.testing.assert_array_equal(rewards, inside.log["reward"])
     np.testing.assert_array_equal(done, inside.log["done"])
+    assert inside.episodes == beside.episodes and len(inside.episodes) > 50
+    for ours, theirs in zip(inside.rows, beside.rows, strict=True):
+        for name in ("step", "updates", "episodes", "return", "episode_length", "behaviour_changed"):
+            assert ours[name] == pytest.approx(theirs[name], abs=1e-12), name
     for x, y in zip(jax.tree.leaves(inside.agent.params), jax.tree.leaves(beside.agent.params), strict=True):
         np.testing.assert_allclose(x, y, atol=2e-5)
 
@@ -395,7 +409,7 @@ def test_with_overlap_only_the_actions_are_late(options):
     plain, late = host_loop(**options), host_loop(async_learning=True, **options)
     newest, acted = [], []
     calls = late._calls
-    late._calls = late._beside._calls = calls._replace(
+    late._calls = late._async._calls = calls._replace(
         act=lambda agent, params, *rest: (acted.append(params), calls.act(agent, params, *rest))[1],
         regress=lambda agent, params, *rest: (newest.append(params), calls.regress(agent, params, *rest))[1],
     )
@@ -416,14 +430,14 @@ def test_with_overlap_priorities_come_one_update_later():
     """And only to items that are still there: with so small a memory most are overwritten before."""
     loop = host_loop(async_learning=True, prioritised=True, memory_size=64, update_interval=20)
     given, made = [], []
-    update, priorities = loop._beside.update, loop.replay.update_priorities
+    update, priorities = loop._async.update, loop.replay.update_priorities
 
     def recorded(*args):
         learner, losses = update(*args)
         made.append(losses)
         return learner, losses
 
-    loop._beside.update = recorded
+    loop._async.update = recorded
     loop.replay.update_priorities = lambda slots, losses: given.append((slots, losses)) or priorities(slots, losses)
     sampled, sample = [], loop._sample
     loop._sample = lambda *args: sampled.append((sample(*args), loop.replay.count)) or sampled[-1][0]

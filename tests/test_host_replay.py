@@ -337,7 +337,7 @@ def test_rows_unpack_to_the_sample_they_are(spec: ReplaySpec, odd: bool):
     replay = NumpyReplay(8, item(), spec)
     for _ in range(11):
         replay.insert(item())
-    rows, slots = replay.sample_rows(bits(1, 16), 0.4)
+    rows, slots = replay.sample_batch(bits(1, 16), 0.4)
     batch, same_slots = replay.sample(bits(1, 16), 0.4)
     assert np.array_equal(slots, same_slots)
     assert (rows.weight is None) == (not spec.prioritised)

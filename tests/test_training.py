@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import tremble
-from tremble.criteria import Perturbed
 from tremble.settings import SettingsError
 from tremble.training import checkpoint
 from tremble.training.checkpoint import CheckpointError
@@ -28,7 +27,7 @@ def same(a, b):
         np.testing.assert_array_equal(a.log[name], b.log[name], err_msg=name)
     np.testing.assert_array_equal(a.snapshots["atoms"], b.snapshots["atoms"])
     np.testing.assert_array_equal(a.snapshots["scores"], b.snapshots["scores"])
-    assert json.dumps(a.rows) == json.dumps(b.rows)
+    assert json.dumps(a.rows) == json.dumps(b.rows) and a.episodes == b.episodes
     for x, y in zip(jax.tree.leaves(a.agent.params), jax.tree.leaves(b.agent.params), strict=True):
         np.testing.assert_array_equal(x, y)
     return True
@@ -41,18 +40,6 @@ def base():
 
 def test_one_seed_repeats_bit_for_bit(base):
     assert same(base, small_run())
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"share_noise": True}, {"noise_per_sample": True, "draws_per_update": 2}, {"resample_noise_every": "episode"}],
-    ids=lambda options: "-".join(options) or "plain",
-)
-def test_settling_draws_in_bulk_changes_nothing(options, monkeypatch):
-    settled = small_run(steps=300, **options)
-    monkeypatch.delattr(Perturbed, "settle")
-    jax.clear_caches()  # the agent looks the same, so its programs would be taken for compiled
-    assert same(settled, small_run(steps=300, **options))
 
 
 def test_seeds_differ(base):
@@ -113,6 +100,7 @@ def test_vectorised_runs_match_single_ones():
         "pqr", "nchain", steps=400, seeds=[0, 3], sweep={"delta_0": [500.0, 5.0]}, record_every=200, **SMALL
     )
     assert len(many) == 4
+    assert all(r.episodes[-1]["step"] <= 400 and len(r.episodes) == r.rows[-1]["episodes"] for r in many)
     for r in many:
         single = small_run(steps=400, seed=r.spec.seed, delta_0=r.spec.agent_options["delta_0"])
         np.testing.assert_array_equal(r.log["action"][:100], single.log["action"][:100])
@@ -143,6 +131,35 @@ def test_episode_bookkeeping(base):
     assert (starts == 2).all(), "every episode starts in the middle"
     assert (base.log["reward"][~ended] == 0).all() and (base.log["reward"][ended] > 3).all()
     assert set(base.log["state_index"][ended]) <= {0, 4}
+    assert [e["step"] for e in base.episodes] == (np.flatnonzero(ended) + 1).tolist()
+    assert [e["return"] for e in base.episodes] == base.log["reward"][ended].tolist(), "only the last step pays"
+    assert np.cumsum([e["length"] for e in base.episodes]).tolist() == [e["step"] for e in base.episodes]
+    for row, since in zip(base.rows, (0, 200, 400), strict=True):
+        returns = [e["return"] for e in base.episodes if since < e["step"] <= row["step"]]
+        assert row["return"] == pytest.approx(np.mean(returns))
+
+
+def test_evaluations_do_not_change_a_run(base, tmp_path):
+    """It stays inside XLA, with the same steps and parameters; interrupted and continued, too."""
+
+    def interrupt(step, row):
+        if step >= 250:
+            raise KeyboardInterrupt
+
+    how = {"evaluate_every": 250, "evaluate_episodes": 3}
+    evaluated = small_run(**how)
+    assert same(evaluated, base), "also the snapshots, which only runs inside XLA have"
+    assert [row["step"] for row in evaluated.evaluations] == [250, 500, 600]
+    assert evaluated.best is not None and evaluated.best.counts.transitions in (250, 500, 600)
+    with pytest.raises(KeyboardInterrupt):
+        small_run(out=tmp_path, on_progress=interrupt, **how)
+    continued = small_run(out=tmp_path, **how)
+    assert same(continued, base) and continued.evaluations == evaluated.evaluations
+    lines = (tmp_path / "episodes.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == base.episodes
+    assert tremble.load(tmp_path, weights="best").counts == evaluated.best.counts
+    with pytest.raises(CheckpointError, match="different: evaluate_every"):
+        small_run(out=tmp_path, evaluate_every=100, evaluate_episodes=3)
 
 
 @pytest.mark.long

@@ -71,6 +71,7 @@ class AtariGame(gymnasium.Env[np.ndarray, Any]):
             raise SettingsError(f"engine is 'exact' or 'vector', got {engine!r}")
         made = find_protocol(protocol) if isinstance(protocol, str) else protocol
         self.protocol = made.change(f"{made.name}, changed", made.about, **changes) if changes else made
+        self.metadata = {**self.metadata, "frames_per_step": self.protocol.frame_skip_max}
         self.game, self.training, self.render_mode = rom_of(game), training, render_mode
         ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
         self._ale = ale_py.ALEInterface()

@@ -66,6 +66,7 @@ class AtariVector:
         self.n_actions, self.action_offset = len(self._envs.ale.get_action_set()), 0
         shape = (self.protocol.height, self.protocol.width, self.protocol.stack)
         self.encoder, self.stacked = Encoder.of(spaces.Box(0, 255, shape, np.uint8)), True
+        self.frames_per_step = self.protocol.frame_skip_max
         self._cap_steps = self.protocol.cap_frames // self.protocol.frame_skip_max
         self.resetting = np.zeros(n_envs, bool)
         self._obs = np.zeros((n_envs, *shape), np.uint8)

@@ -83,6 +83,8 @@ class Environment(Protocol):
     encoder: Encoder
     stacked: bool
     """Whether observations are the newest pictures ``[height, width, n]``, so that replay can store each once."""
+    frames_per_step: int
+    """Frames of the environment that a step spans (``metadata["frames_per_step"]``, 1 by default)."""
 
     @property
     def resetting(self) -> np.ndarray:
@@ -123,7 +125,9 @@ class Serial:
         self.envs = [Rewindable(env, i) for i, env in enumerate(envs)]
         self.encoder = Encoder.of(self.envs[0].observation_space)
         self.n_actions, self.action_offset = count_actions(self.envs[0].action_space, name)
-        self.stacked = bool(self.envs[0].unwrapped.metadata.get("stacked_pictures"))
+        metadata = self.envs[0].unwrapped.metadata
+        self.stacked = bool(metadata.get("stacked_pictures"))
+        self.frames_per_step = int(metadata.get("frames_per_step", 1))
         self._masks: list[Any] = [None] * self.n_envs
         self._obs = np.zeros((self.n_envs, *self.encoder.shape), self.encoder.dtype)
         self._actions = np.zeros(self.n_envs, np.int64)
@@ -198,6 +202,7 @@ class Vector:
             )
         self.mode = AutoresetMode(mode)
         self.stacked = bool(envs.metadata.get("stacked_pictures"))
+        self.frames_per_step = int(envs.metadata.get("frames_per_step", 1))
         self._rewindable = rewindable
         self.resetting = np.zeros(self.n_envs, bool)
         self._sent: np.ndarray | None = None

@@ -1,4 +1,4 @@
-"""Any environment written in JAX as a Gymnasium environment, with the random numbers of the compiled loop."""
+"""An environment written in JAX as a Gymnasium environment, with the random numbers of the compiled loop."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _reset(env: JaxEnv, seed: Any, t: Any) -> Any:
 
 @jax.jit
 def _draw(env: JaxEnv, seed: Any, t0: Any) -> Any:
-    """In blocks, as the compiled loop does: drawn one by one, some numbers would differ in their last bit."""
+    """Numbers of `BLOCK` steps at once, as in the compiled loop: drawn one by one, some differ in the last bit."""
     return jax.vmap(lambda t: env.draw(stream_key(seed, RandomStream.STEP, t)))(t0 + jnp.arange(BLOCK))
 
 
@@ -47,15 +47,15 @@ class JaxGymEnv(gymnasium.Env[np.ndarray, np.int64]):
     """Steps a `JaxEnv` one call at a time.
 
     With ``run_seed`` its random numbers are those of the compiled run of that seed (key t of the streams RESET and
-    STEP, t counting all steps since the first reset), so that both loops see the same world; the seeds given to `reset`
-    are then ignored, and a world that lists its states remembers every step in `taken`. Without it, a seeded `reset`
-    starts those streams from that seed.
+    STEP, t counting all steps since the first reset), so that both loops see the same episodes; the seeds given to
+    `reset` are then ignored, and environments with an observation table log every step (`step_log`). Without it, a
+    seeded `reset` starts those streams from that seed.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012 (Gymnasium's declaration)
 
     def __init__(self, env: JaxEnv, run_seed: int | None = None, render_mode: str | None = None):
-        """Wrap ``env``; there are pictures if it has a function ``image`` that makes them from observations."""
+        """Wrap ``env``, which can be rendered if it has a function ``image`` from observations to pictures."""
         if render_mode is not None and not (render_mode == "rgb_array" and hasattr(env, "image")):
             raise SettingsError(f"{type(env).__name__} cannot be rendered as {render_mode!r}")
         self.render_mode = render_mode
@@ -63,13 +63,13 @@ class JaxGymEnv(gymnasium.Env[np.ndarray, np.int64]):
         self._run_seed, self._t = run_seed or 0, 0
         # Numbers become arrays once: a Python float would be sent to the device at every call.
         self._world: JaxEnv = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), env)
-        self._remembers = self._fixed and env.observation_table is not None
-        self.taken: list[tuple[float, float, float, float]] = []
+        self._logs = self._fixed and env.observation_table is not None
+        self._log: list[tuple[float, float, float, float]] = []
         """Action, reward, how the step ended (0 not, 1 terminated, 2 truncated), and whether it was optimal."""
         self._block: tuple[int, int, Any] | None = None
         self._state = _reset(self._world, self._run_seed, 0)
         first = _observe(self._world, self._state)
-        # Truths become bytes of 0 and 1, which every space and every replay memory knows.
+        # Booleans become bytes of 0 and 1, which every space and every replay memory supports.
         self._bytes = first.dtype in (jnp.bool_, jnp.uint8)
         low, high = (0, 1 if first.dtype == jnp.bool_ else 255) if self._bytes else (-np.inf, np.inf)
         self.observation_space = spaces.Box(low, high, first.shape, np.uint8 if self._bytes else np.float32)
@@ -96,19 +96,19 @@ class JaxGymEnv(gymnasium.Env[np.ndarray, np.int64]):
             self._world, self._state, np.int32(action), self._block[2], self._t - first
         )
         self._t += 1
-        if self._remembers:
-            self.taken.append((int(action), float(reward), bool(terminated) + 2 * bool(truncated), optimal))
+        if self._logs:
+            self._log.append((int(action), float(reward), bool(terminated) + 2 * bool(truncated), optimal))
         return self._obs(), float(reward), bool(terminated), bool(truncated), {"is_optimal": optimal}
 
     def render(self) -> Any:
-        """The picture of the present state; None without a render mode."""
+        """The picture of the current state; None without a render mode."""
         if self.render_mode is None:
             return None
         return self.env.image(np.asarray(_observe(self._world, self._state)))  # type: ignore[attr-defined]
 
-    def log(self) -> dict[str, np.ndarray]:
-        """What the compiled loop would have logged of the steps: action, reward, done, optimal."""
-        action, reward, done, optimal = np.asarray(self.taken, np.float32).reshape(-1, 4).T
+    def step_log(self) -> dict[str, np.ndarray]:
+        """The step log as the compiled loop has it: action, reward, done, optimal."""
+        action, reward, done, optimal = np.asarray(self._log, np.float32).reshape(-1, 4).T
         return {
             "action": action.astype(np.int8),
             "reward": reward,
@@ -117,18 +117,18 @@ class JaxGymEnv(gymnasium.Env[np.ndarray, np.int64]):
         }
 
     def save_state(self) -> dict[str, np.ndarray]:
-        """Everything that determines what follows."""
+        """Everything that later steps depend on."""
         leaves = jax.tree.leaves(jax.device_get(self._state))
         state = {f"leaf-{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
-        taken = np.asarray(self.taken, np.float32).reshape(-1, 4)
-        return state | {"t": np.asarray(self._t), "run_seed": np.asarray(self._run_seed), "taken": taken}
+        log = np.asarray(self._log, np.float32).reshape(-1, 4)
+        return state | {"t": np.asarray(self._t), "run_seed": np.asarray(self._run_seed), "log": log}
 
     def load_state(self, state: dict[str, np.ndarray]) -> np.ndarray:
-        """Be in that state again."""
+        """Restore a `save_state`; returns the observation."""
         leaves, structure = jax.tree.flatten(self._state)
         self._state = jax.tree.unflatten(structure, [state[f"leaf-{i}"] for i in range(len(leaves))])
         self._t, self._run_seed = int(state["t"]), int(state["run_seed"])
-        self.taken = [tuple(row) for row in state.get("taken", np.zeros((0, 4))).tolist()]  # older files have none
+        self._log = [tuple(row) for row in state["log"].tolist()]
         return self._obs()
 
     def _obs(self) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Replay memory: as a pytree inside compiled loops, as NumPy arrays beside host loops."""
+"""Replay memory: a pytree for the loop inside XLA, NumPy arrays for the Gymnasium loop."""
 
 from tremble.replay.accumulator import Accumulator
 from tremble.replay.frame_replay import FrameReplay, frame_memory_estimate

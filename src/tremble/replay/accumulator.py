@@ -1,4 +1,4 @@
-"""From single steps to n-step items: the only place that knows about n, and about gamma to the n."""
+"""From single steps to n-step items."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Accumulator:
     """
 
     def __init__(self, n_step: int, gamma: float, n_envs: int) -> None:
-        """Nothing pending."""
+        """No step is pending."""
         if n_step < 1:
             raise ValueError(f"n_step must be at least 1, got {n_step}")
         if n_envs < 1:
@@ -47,7 +47,7 @@ class Accumulator:
         """Take one step of one environment and return the items it completes, oldest first (NumPy fields).
 
         ``next_obs`` is the observation after the step, also where the episode ends; ``next_mask`` its allowed actions.
-        ``extra`` is what acting left with the step; an item has that of its first step.
+        ``extra`` is the step's `Transition.extra`; an item has that of its first step.
         """
         pending = self._pending[env]
         # Copies, because environments may write the next observation into the same array.
@@ -77,13 +77,13 @@ class Accumulator:
         )
 
     def drop(self, env: int) -> None:
-        """Forget what is pending for one environment, because its episode was lost."""
+        """Drop the pending steps of one environment, because its episode could not be restored."""
         self._pending[env].clear()
 
     def state(self) -> dict[str, np.ndarray]:
-        """All that is pending, environment after environment: ``obs[p, ...]``, ``action[p]``, ``reward[p]``.
+        """The p pending steps, by environment: ``obs[p, ...]``, ``action[p]``, ``reward[p]``, ``extra[p, ...]`` if any.
 
-        ``pending[n_envs]`` says how many of the p belong to each. ``extra[p, ...]`` is there where steps have one.
+        ``pending[n_envs]`` is the number of steps of each environment.
         """
         steps = [step for pending in self._pending for step in pending]
         state = {

@@ -1,7 +1,7 @@
 """Replay of stacked pictures that stores every picture once.
 
-An observation of Atari shows the newest four pictures, so a plain memory holds each of them eight times: in four
-observations before a step, and in four after. A million transitions are 53 GiB then, and 6.7 GiB here.
+An Atari observation is the newest four pictures, so `NumpyReplay` would hold each picture eight times: in four
+observations before a step, and in four after. For a million transitions that is 53 GiB, and 6.7 GiB here.
 """
 
 from __future__ import annotations
@@ -19,16 +19,19 @@ from tremble.replay.numpy_replay import NumpyReplay, memory_estimate
 from tremble.replay.spec import ReplaySpec
 
 SPARE = 0.02
-"""Room for more pictures than transitions: one for the start of every episode. If it is too little, more is made."""
+"""Share of slots beyond one per transition, for the first picture of every episode; the store grows if needed."""
 
 
 class FrameReplay:
     """`NumpyReplay` for observations ``[height, width, stack]`` of bytes, with the same items and the same samples.
 
     Items hold the slots of their pictures instead of the pictures. `keep` turns observations into slots, by comparing
-    them with what the same environment showed before; nothing is assumed about how episodes begin or how stacks are
-    padded, so what comes out is what went in, whatever it was.
+    them with the last observation of the same environment; nothing is assumed about how episodes begin or how stacks
+    are padded, so samples equal what was inserted in every case.
     """
+
+    layout: None = None
+    """Batches are not in rows."""
 
     def __init__(
         self, capacity: int, example: Transition, spec: ReplaySpec, n_envs: int = 1, file: Path | None = None
@@ -37,7 +40,7 @@ class FrameReplay:
         height, width, self._stack = example.obs_tm1.shape
         self.items = NumpyReplay(capacity, _with_slots(example), spec)
         self.frames = FrameStore(_expected_frames(capacity, n_envs, spec.n_step), (height, width), file)
-        # What the environment showed last, for comparison; and the slots of what an item to come may still refer to.
+        # Per environment: the last observation, for comparison, and the slots that later items may still refer to.
         self._shown: list[UInt8[np.ndarray, "stack height width"] | None] = [None] * n_envs
         self._recent: list[deque[Int[np.ndarray, "stack"]]] = [deque() for _ in range(n_envs)]
         self._reach = spec.n_step + 1
@@ -64,17 +67,17 @@ class FrameReplay:
 
     @property
     def nbytes(self) -> int:
-        """Memory taken by what is stored, and by the whole ring of items."""
+        """Bytes taken by the stored pictures and the whole ring of items."""
         return self.items.nbytes + self.frames.nbytes
 
     def keep(
         self, env: int, obs: UInt8[np.ndarray, "height width stack"], after: UInt8[np.ndarray, "height width stack"]
     ) -> tuple[Int[np.ndarray, "stack"], Int[np.ndarray, "stack"]]:
-        """Slots in place of the observations before and after a step, whose items must be inserted before the next."""
+        """Slots of the observations before and after a step; insert its items before the next call."""
         return self._refer(env, obs), self._refer(env, after)
 
     def _refer(self, env: int, obs: np.ndarray) -> np.ndarray:
-        """The slots of an observation's pictures; those that are new are stored."""
+        """The slots of an observation's pictures; new pictures are stored."""
         planes, last, recent = np.ascontiguousarray(obs.transpose(2, 0, 1)), self._shown[env], self._recent[env]
         if last is not None and np.array_equal(planes, last):
             return recent[-1]
@@ -91,7 +94,7 @@ class FrameReplay:
         return slots
 
     def _match(self, planes: np.ndarray, last: np.ndarray | None, there: np.ndarray | None) -> np.ndarray:
-        """Slots of a stack that is not the last one moved by one: an episode begins, or its stack is not full yet."""
+        """Slots of a stack that is not the last one shifted by one: at the start of an episode."""
         slots: list[int] = []
         for k, plane in enumerate(planes):
             if not plane.any():
@@ -115,22 +118,27 @@ class FrameReplay:
     def sample(
         self, noise: UInt32[np.ndarray, "batch"], importance_exponent: float
     ) -> tuple[Transition, Int[np.ndarray, "batch"]]:
-        """Items with replacement, as a batch with its importance weights, and where they came from.
+        """Items with replacement as a batch with importance weights, and their slots.
 
-        Observations are views whose last axis is not the fastest one: whoever puts them on a device copies them anyway,
-        and reorders them on the way.
+        Observations are not contiguous in their last axis: the transfer to the device copies and reorders them anyway.
         """
         batch, slots = self.items.sample(noise, importance_exponent)
         pictures = self.frames.take(np.concatenate([batch.obs_tm1, batch.obs_t], axis=1)).transpose(0, 2, 3, 1)
         before, after = pictures[..., : self._stack], pictures[..., self._stack :]
         return batch._replace(obs_tm1=before, obs_t=after), slots
 
+    def sample_batch(
+        self, noise: UInt32[np.ndarray, "batch"], importance_exponent: float
+    ) -> tuple[Transition, Int[np.ndarray, "batch"]]:
+        """`sample`: pictures are gathered anyway, so rows would save nothing."""
+        return self.sample(noise, importance_exponent)
+
     def update_priorities(self, slots: Int[np.ndarray, "batch"], losses: Num[np.ndarray, "batch"]) -> None:
         """As `NumpyReplay.update_priorities`."""
         self.items.update_priorities(slots, losses)
 
     def state(self) -> dict[str, np.ndarray]:
-        """All that later samples depend on but the pictures: those are in the blocks of ``frames``."""
+        """Everything that later samples depend on except the pictures, which are in the blocks of ``frames``."""
         recent = [slots for deck in self._recent for slots in deck]
         return {
             **self.items.state(),
@@ -140,7 +148,7 @@ class FrameReplay:
         }
 
     def load(self, state: dict[str, np.ndarray], blocks: Iterable[np.ndarray]) -> None:
-        """Continue from a `state` and the blocks of pictures that belong to it."""
+        """Continue from a `state` and its blocks of pictures."""
         own = {"recent_lengths", "recent", "frames_used", "frames_free"}
         if not own <= state.keys():
             raise ValueError("a replay memory saved under other settings: it does not hold stacked pictures")
@@ -161,7 +169,7 @@ class FrameReplay:
 
 
 def frame_memory_estimate(capacity: int, example: Transition, spec: ReplaySpec, n_envs: int) -> int:
-    """About what a `FrameReplay` takes once it is full, before anything is allocated."""
+    """Estimate of `FrameReplay.nbytes` of a full memory, before anything is allocated."""
     height, width, _ = example.obs_tm1.shape
     items = memory_estimate(capacity, _with_slots(example), spec.prioritised)
     return items + _expected_frames(capacity, n_envs, spec.n_step) * (height * width + 4)

@@ -1,4 +1,4 @@
-"""A ring of transitions as a pytree, for use inside a compiled loop."""
+"""Replay as a pytree, for use inside a compiled loop."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tremble.core import Transition
 class Replay(eqx.Module):
     """Arrays ``[capacity + 1, ...]`` for each field of a transition.
 
-    How much is stored, and where the next one goes, follow from the number of transitions so far, so neither is state.
-    The spare slot takes the newest transition while the ``capacity`` before it are sampled: a compiled loop can then
-    insert first and read afterwards, which XLA does in place, and still learn only from the past.
+    Size and next slot follow from the number of transitions so far, so they are not state. The spare slot takes the
+    newest transition while the ``capacity`` before it are sampled: a compiled loop can then insert first and read
+    afterwards, which XLA does in place, and still learn only from the past.
     """
 
     store: Transition

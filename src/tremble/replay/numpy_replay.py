@@ -1,7 +1,8 @@
-"""A ring of transitions as NumPy arrays, for training loops beside environments that are not written in JAX."""
+"""Replay in NumPy, for environments that are not written in JAX."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import jax
@@ -14,11 +15,11 @@ from tremble.replay.priorities import SumTree
 from tremble.replay.spec import ReplaySpec
 
 FLOOR = 1e-6
-"""Added to every loss, so that no item's priority is zero and each is sampled again some day."""
+"""Added to every loss, so that no item has priority zero."""
 
 
 class Rows(NamedTuple):
-    """A batch as it lies in memory, in one piece: handing over one array takes a fifth of the time of six."""
+    """A batch as one array: transferring it to JAX takes a fifth of the time of six arrays."""
 
     rows: UInt[np.ndarray, "batch words"] | UInt[Array, "batch words"]
     """Words of four bytes where all fields are made of them, else bytes."""
@@ -27,7 +28,7 @@ class Rows(NamedTuple):
 
 
 def unpack(batch: Rows, layout: np.dtype[Any]) -> Transition:
-    """The transitions in rows of words, inside a compiled function."""
+    """The batch of transitions in ``batch.rows``, inside a compiled function."""
     n, places = batch.rows.shape[0], dict(layout.fields or {})
     unit = batch.rows.dtype.itemsize
 
@@ -55,17 +56,20 @@ class NumpyReplay:
         P_i = p_i^a / sum_j p_j^a,    weight_i = (size P_i)^(-b) / max over the batch,
 
     with p_i = |last loss| + 1e-6; an item that never was in a batch has the largest priority seen so far, at least 1.
-    Of rollouts the ring holds exactly one, and every sample is all of it.
+    With rollouts the ring holds exactly one, and every sample is all of it.
     """
+
+    frames: None = None
+    """`FrameReplay` has a store of pictures here."""
 
     def __init__(self, capacity: int, example: Transition, spec: ReplaySpec) -> None:
         """Empty memory for items like ``example``."""
         if capacity < 1:
             raise ValueError(f"capacity must be at least 1, got {capacity}")
-        # Zeros are promised by the operating system but not given until written to: a ring costs what it holds.
+        # np.zeros allocates lazily: pages take memory once they are written to.
         fields = _stored(example)
         self.layout = np.dtype([(name, field.dtype, field.shape) for name, field in fields.items()])
-        """Where the fields lie in a row."""
+        """Name, type and offset of the fields of a row."""
         items = np.zeros(capacity, self.layout)
         self._store = {name: items[name] for name in fields}
         in_words = all(field.dtype.itemsize == 4 for field in fields.values())
@@ -90,11 +94,11 @@ class NumpyReplay:
 
     @property
     def nbytes(self) -> int:
-        """Memory taken once the ring is full."""
+        """Bytes taken once the ring is full."""
         return self._rows.nbytes + (self._tree.nbytes if self._tree else 0)
 
     def keep(self, env: int, obs: Any, after: Any) -> tuple[Any, Any]:
-        """What items hold of the observations before and after a step: here, the observations themselves."""
+        """What items store for the observations before and after a step: here, the observations themselves."""
         return obs, after
 
     def next_to_go(self) -> dict[str, np.ndarray]:
@@ -122,20 +126,17 @@ class NumpyReplay:
     def sample(
         self, noise: UInt32[np.ndarray, "batch"], importance_exponent: float
     ) -> tuple[Transition, Int[np.ndarray, "batch"]]:
-        """`sample_rows`, field by field."""
-        batch, slots = self.sample_rows(noise, importance_exponent)
+        """`sample_batch`, field by field."""
+        batch, slots = self.sample_batch(noise, importance_exponent)
         items = batch.rows.view(self.layout)[:, 0]
         fields = {name: items[name] for name in self._store}
         weight = np.ones(len(slots), np.float32) if batch.weight is None else batch.weight
         return Transition(**dict.fromkeys(Transition._fields) | fields | {"weight": weight}), slots
 
-    def sample_rows(
+    def sample_batch(
         self, noise: UInt32[np.ndarray, "batch"], importance_exponent: float
     ) -> tuple[Rows, Int[np.ndarray, "batch"]]:
-        """Items with replacement, as a batch with its importance weights, and the slots they came from.
-
-        A rollout comes as it is, without replacement.
-        """
+        """Items with replacement as a batch with importance weights, and their slots; of a rollout, each item once."""
         size = self.size
         if size == 0:
             raise ValueError("the replay memory is empty: insert before sampling")
@@ -170,7 +171,7 @@ class NumpyReplay:
         self._tree.set(slots, priorities**self._exponent)
 
     def state(self) -> dict[str, np.ndarray]:
-        """A copy of all that later samples depend on; of the ring only the filled part."""
+        """A copy of everything that later samples depend on; of the ring only the filled part."""
         state = {name: array[: self.size].copy() for name, array in self._store.items()}
         state["count"] = np.asarray(self.count, np.int64)
         if self._tree is not None:
@@ -178,8 +179,8 @@ class NumpyReplay:
             state["largest_priority"] = np.asarray(self._largest, np.float64)
         return state
 
-    def load(self, state: dict[str, np.ndarray]) -> None:
-        """Continue from a `state` of a memory with the same capacity, example and way of sampling."""
+    def load(self, state: dict[str, np.ndarray], blocks: Iterable[np.ndarray] = ()) -> None:
+        """Continue from a `state` of a memory with the same capacity, example and spec; there are no blocks."""
         count = int(state["count"])
         filled = min(count, self.capacity)
         expected: dict[str, tuple[Any, ...]] = {
@@ -208,7 +209,7 @@ def memory_estimate(capacity: int, example: Transition, prioritised: bool) -> in
 
 
 def readable(nbytes: int) -> str:
-    """A number of bytes for people: ``12.3 MiB``."""
+    """A number of bytes in words: ``12.3 MiB``."""
     if nbytes < 1024:
         return f"{nbytes} B"
     size = float(nbytes)
@@ -220,9 +221,9 @@ def readable(nbytes: int) -> str:
 
 
 def _stored(example: Transition) -> dict[str, np.ndarray]:
-    """The fields that are arrays. The weight is none of them: it belongs to a sample, not to an item."""
+    """The fields that items store. The weight is not among them: it belongs to a sample."""
     if example.weight is not None:
         raise ValueError("items have no weight: it is set when they are sampled")
     fields = {name: np.asarray(field) for name, field in example._asdict().items() if field is not None}
-    # Numbers as wide as JAX computes with: what is wider would be cut at every sample.
+    # The types that JAX computes with: wider ones would be converted at every sample.
     return {name: field.astype(jax.dtypes.canonicalize_dtype(field.dtype)) for name, field in fields.items()}

@@ -1,7 +1,7 @@
-"""A sum tree: draw slots in proportion to their priorities, and change priorities, in logarithmic time.
+"""A sum tree: sample slots in proportion to their priorities, and set priorities, in logarithmic time.
 
-Written in NumPy because the compiled tree of cpprb comes only inside a whole buffer that draws its own random numbers
-and keeps float32, so it could neither be fed ours nor resumed to the bit, and sampling from it measured no faster.
+Written in NumPy because cpprb's compiled tree is part of a buffer that draws its own random numbers and stores float32,
+so runs could not be resumed bit for bit, and sampling from it measured no faster.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ class SumTree:
     """Binary trees of sums side by side, in one array: node i has children 2i and 2i + 1, and the slots are leaves.
 
     The nodes ``width`` to ``2 width - 1`` are the roots. One cumulative sum over them replaces the upper levels of a
-    single tree, which would cost NumPy a dozen calls for each level.
+    single tree, which would cost a dozen NumPy calls per level.
 
-    Every sum is always recomputed as left + right, never adjusted by a difference. So no round-off piles up, and the
-    sums are a function of the leaves alone: a tree rebuilt from saved leaves is the same to the bit.
+    Sums are always recomputed as left + right, never adjusted by a difference. So round-off does not accumulate, and
+    the sums depend on the leaves alone: a tree rebuilt from saved leaves is equal bit for bit.
     """
 
     def __init__(self, capacity: int, width: int = 2048) -> None:
@@ -49,7 +49,7 @@ class SumTree:
         return self._sums.take(slots + self._first)
 
     def set(self, slots: Int[np.ndarray, "batch"], values: Float64[np.ndarray, "batch"]) -> None:
-        """Give slots new priorities, finite and not negative; of several for one slot the last counts."""
+        """Set the priorities of slots, finite and not negative; if a slot occurs twice, its last value counts."""
         sums, node = self._sums, slots + self._first
         sums[node] = values
         for _ in range(self._depth):
@@ -58,7 +58,7 @@ class SumTree:
             sums[node] = sums.take(left) + sums.take(left + 1)
 
     def set_one(self, slot: int, value: float) -> None:
-        """`set` for a single slot, where plain numbers are several times as fast as arrays of one."""
+        """`set` for a single slot: several times as fast as with arrays of length 1."""
         sums, node = self._sums, slot + self._first
         sums[node] = value
         for _ in range(self._depth):
@@ -66,7 +66,7 @@ class SumTree:
             sums[node] = sums[2 * node] + sums[2 * node + 1]
 
     def set_first(self, values: Float64[np.ndarray, "filled"]) -> None:
-        """Give slots 0, 1, ... these priorities and all others zero, and rebuild the sums."""
+        """Set the priorities of slots 0, 1, ... and all others to zero, and rebuild the sums."""
         sums, end = self._sums, 2 * self._first
         sums[:] = 0
         sums[self._first : self._first + len(values)] = values
@@ -87,7 +87,7 @@ class SumTree:
         np.cumsum(self._roots, out=edges[1:])
         if edges[-1] == 0:
             raise ValueError("nothing to find: all priorities are zero")
-        # Among the smallest of all numbers the product can be rounded up to the total, beyond the last root.
+        # Between subnormal numbers the product can be rounded up to the total, beyond the last root.
         target = np.minimum(u * edges[-1], np.nextafter(edges[-1], 0))
         root = edges[1:].searchsorted(target, side="right")
         target -= edges.take(root)
@@ -102,7 +102,7 @@ class SumTree:
 
 
 def _power_of_two(least: int) -> int:
-    """The smallest power of two that is not below a number."""
+    """The smallest power of two that is at least ``least``."""
     if least < 1:
         raise ValueError(f"a tree needs at least one slot, got {least}")
     return 1 << (least - 1).bit_length()

@@ -1,4 +1,4 @@
-"""What an agent asks of its replay memory."""
+"""Settings of replay."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import equinox as eqx
 
 
 class ReplaySpec(eqx.Module):
-    """Items of ``n_step`` steps, sampled uniformly or in proportion to priority^exponent; or no memory at all, but
-    rollouts, each of which is learned from once.
+    """Items of ``n_step`` steps, sampled uniformly or in proportion to priority^exponent; or rollouts, each of which is
+    learned from once.
     """
 
     n_step: int = eqx.field(static=True, default=1)
@@ -17,17 +17,17 @@ class ReplaySpec(eqx.Module):
     priority_exponent: float = eqx.field(static=True, default=0.6)
     """0 is uniform, 1 proportional to the loss."""
     importance_start: float = eqx.field(static=True, default=0.4)
-    """Exponent of the importance weights at first: 1 undoes the sampling's bias altogether."""
+    """Exponent of the importance weights at the start: 1 removes the bias of prioritised sampling."""
     importance_end: float = eqx.field(static=True, default=1.0)
-    """Exponent at last."""
+    """Exponent at the end."""
     importance_steps: float = eqx.field(static=True, default=100_000.0)
-    """Transitions over which it rises in a straight line."""
+    """Transitions over which the exponent rises linearly."""
     rollout: int = eqx.field(static=True, default=0)
-    """0 is a memory. Else every batch is the last so many steps of each environment, all of them and only once; windows
-    of rewards end where the rollout ends, so that its first step sees min(n_step, rollout) rewards, its last one."""
+    """Steps of a rollout; 0 is a replay memory. Every batch is then the last so many steps of each environment, once;
+    n-step windows end with the rollout, so its first step has min(n_step, rollout) rewards and its last has one."""
 
     def __check_init__(self) -> None:
-        """Refuse nonsense where it is made."""
+        """Validate fields."""
         if self.n_step < 1:
             raise ValueError(f"n_step must be at least 1, got {self.n_step}")
         if self.rollout < 0:
@@ -39,6 +39,6 @@ class ReplaySpec(eqx.Module):
                 raise ValueError(f"{name} must be between 0 and 1, got {getattr(self, name)}")
 
     def importance_exponent(self, transitions: int) -> float:
-        """The exponent after so many transitions."""
+        """The exponent after this number of transitions."""
         share = min(transitions / self.importance_steps, 1.0) if self.importance_steps > 0 else 1.0
         return self.importance_start + share * (self.importance_end - self.importance_start)

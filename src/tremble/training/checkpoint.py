@@ -1,7 +1,7 @@
-"""Pytrees on disk: one safetensors file, versioned, atomic, and unable to run code when loaded.
+"""Pytrees in safetensors files: versioned, written atomically, and loaded without executing code.
 
-Arrays are stored under their path in the tree (``state/learner/params/head/weight``); what is not an array (settings,
-counters) is JSON in the file's header. Later versions may add groups; readers ignore groups they do not know.
+Arrays are stored under their path in the tree (``state/learner/params/head/weight``); settings and counters are JSON in
+the file's header, in one entry, because safetensors writes several in no fixed order.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-FORMAT = 2
-"""2: one header entry. Format 1 had two, and safetensors writes several in no fixed order, so that equal runs could
-have unequal files; it is still read."""
+FORMAT = 3
+"""The only format that is read."""
 T = TypeVar("T")
 
 
@@ -32,19 +31,19 @@ class CheckpointError(RuntimeError):
 
 @dataclass(frozen=True)
 class Contents:
-    """A file that was read whole and found undamaged."""
+    """Contents of a file whose checksum is right."""
 
     path: Path
     meta: dict[str, Any]
     arrays: dict[str, np.ndarray]
 
     def blocks(self) -> Iterator[np.ndarray]:
-        """What lies in files of its own beside this one, one after the other."""
+        """The blocks of large memory that this file refers to, in order; each is a file of its own."""
         for name in self.meta.get("blocks", []):
             yield read_block(self.path.parent, name)
 
     def group(self, name: str) -> dict[str, np.ndarray]:
-        """All arrays of one flat group, whatever their shapes."""
+        """All arrays of one flat group, by name."""
         return {key.removeprefix(f"{name}/"): x for key, x in self.arrays.items() if key.startswith(f"{name}/")}
 
     def tree(self, group: str, like: T) -> T:
@@ -67,7 +66,7 @@ class Contents:
 
 
 def save(path: Path, trees: Mapping[str, Any], meta: Mapping[str, Any]) -> None:
-    """Write named pytrees and JSON-ready metadata; the file appears whole or not at all."""
+    """Write named pytrees and JSON-ready metadata, atomically."""
     arrays: dict[str, np.ndarray] = {}
     for group, tree in trees.items():
         for key, leaf in jax.tree_util.tree_leaves_with_path(tree):
@@ -93,24 +92,24 @@ def save(path: Path, trees: Mapping[str, Any], meta: Mapping[str, Any]) -> None:
 
 
 def read(path: Path) -> Contents:
-    """Read a file whole, and compare it with its checksum."""
+    """Read a file and verify its checksum."""
     meta, digest = _header(path)
     try:
         with safe_open(path, framework="numpy") as file:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except (OSError, SafetensorError, ValueError) as error:
         raise CheckpointError(f"{path} is damaged ({error}); delete it to start over") from error
-    if digest is not None and digest != _digest(meta, arrays):
+    if digest != _digest(meta, arrays):
         raise CheckpointError(f"{path} is damaged (its checksum does not fit its contents); delete it to start over")
     return Contents(path, meta, arrays)
 
 
 BLOCKS = "blocks"
-"""The folder beside checkpoints where large memory lies in blocks, each written once and named by its contents."""
+"""The folder for blocks of large memory, next to the checkpoints; each is named by its contents and written once."""
 
 
 def save_block(folder: Path, block: np.ndarray) -> str:
-    """Write a block unless it is there already; returns its name, by which `read_block` finds it."""
+    """Write a block unless it exists; returns its name for `read_block`."""
     name = _digest({}, {"block": block})[:32]
     path = folder / BLOCKS / f"{name}.safetensors"
     if not path.exists():
@@ -119,7 +118,7 @@ def save_block(folder: Path, block: np.ndarray) -> str:
 
 
 def read_block(folder: Path, name: str) -> np.ndarray:
-    """A block, after checking that it is the one of this name."""
+    """Read a block and verify that its contents match its name."""
     path = folder / BLOCKS / f"{name}.safetensors"
     if not path.exists():
         raise CheckpointError(f"{path} is missing")
@@ -130,7 +129,7 @@ def read_block(folder: Path, name: str) -> np.ndarray:
 
 
 def read_meta(path: Path) -> dict[str, Any]:
-    """The metadata of a file, after checking that it is one of ours; the arrays are not looked at."""
+    """The metadata of a file; arrays are not read."""
     return _header(path)[0]
 
 
@@ -149,22 +148,20 @@ def _header(path: Path) -> tuple[dict[str, Any], str | None]:
     try:
         with safe_open(path, framework="numpy") as file:
             header = file.metadata() or {}
-        if "tremble_format" in header:
-            own = {"format": int(header["tremble_format"]), "meta": json.loads(header["meta"])}
-        else:
-            own = json.loads(header.get("tremble", "{}"))
+        own = json.loads(header.get("tremble", "{}"))
         version, meta, digest = own.get("format"), own.get("meta"), own.get("digest")
     except (OSError, SafetensorError, ValueError, KeyError, AttributeError) as error:
         raise CheckpointError(f"{path} is damaged or not a tremble file ({error}); delete it to start over") from error
     if not isinstance(version, int) or not isinstance(meta, dict):
         raise CheckpointError(f"{path} is a safetensors file, but not one of tremble's")
-    if version > FORMAT:
-        raise CheckpointError(f"{path} has format {version}, newer than this version reads ({FORMAT}); upgrade tremble")
+    if version != FORMAT:
+        hint = "upgrade tremble" if version > FORMAT else "train the run again, or use the version that wrote it"
+        raise CheckpointError(f"{path} has format {version}, this version reads {FORMAT}: {hint}")
     return meta, digest
 
 
 def _digest(meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
-    """A checksum of everything: a disk may return other bits than it was given, and still a well-formed file."""
+    """SHA-256 of metadata and arrays: a damaged file may still be well-formed."""
     digest = hashlib.sha256(json.dumps(meta, sort_keys=True).encode())
     for name in sorted(arrays):
         array = arrays[name]
@@ -174,7 +171,7 @@ def _digest(meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a small text file whole or not at all."""
+    """Write a small text file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:

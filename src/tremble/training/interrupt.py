@@ -1,4 +1,4 @@
-"""Ctrl-C between chunks instead of inside one, so that nothing computed is lost."""
+"""Ctrl-C takes effect between chunks, so that no computed step is lost."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import FrameType
 
 @contextmanager
 def deferred_interrupt() -> Iterator[Callable[[], bool]]:
-    """Within, the first Ctrl-C is only noted; the yielded function says whether there was one. A second interrupts."""
+    """Defer the first Ctrl-C: the yielded function tells whether there was one. A second one interrupts at once."""
     asked = False
 
     def note(number: int, frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""Many runs at once: stacked along seeds and traced hyperparameters, stepped together by one compiled program."""
+"""Many runs in one compiled program, stacked along seeds and traced hyperparameters."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import jax
 import jax.numpy as jnp
 
 from tremble.settings import SettingsError
+from tremble.training.loop import DEFAULT_CHUNK
 from tremble.training.run import Run
 from tremble.training.spec import RunSpec
 from tremble.training.trained import Counts, TrainedAgent
-from tremble.training.xla_loop import DEFAULT_CHUNK, Record, encoder_of, iterate
+from tremble.training.xla_loop import Record, encoder_of, iterate
 
 
 def train_many(
@@ -29,10 +30,10 @@ def train_many(
     chunk: int = DEFAULT_CHUNK,
     **agent_options: Any,
 ) -> list[Run]:
-    """Every seed with every combination of the swept settings, in one vectorised program.
+    """Train every seed with every combination of the swept settings, in one vectorised program.
 
-    Only settings that are array leaves can be swept (``delta_0``, ``c``, ``beta``, ``learning_rate``, ``gamma``): one
-    compiled program serves them all. Settings that change shapes need runs of their own.
+    Only settings that are array leaves can be swept (``delta_0``, ``c``, ``beta``, ``learning_rate``, ``gamma``).
+    Settings that change shapes or control flow need a run each.
     """
     names, grids = list(sweep or {}), list((sweep or {}).values())
     specs = [
@@ -54,8 +55,8 @@ def train_many(
     built = [spec.build() for spec in specs]
     if not specs[0].compiled(built[0][0]):
         raise SettingsError(
-            f"{agent} cannot train inside XLA, which train_many does: n-step or prioritised replay, rollouts, overlap "
-            "and bursts of updates are for the host loop; train one run at a time"
+            f"{agent} cannot train inside XLA, as train_many does: n-step or prioritised replay, rollouts, "
+            "async_learning and several updates per round need the Gymnasium loop; train one run at a time"
         )
     structures = {jax.tree.structure(pair) for pair in built}
     if len(structures) > 1:
@@ -63,16 +64,16 @@ def train_many(
     agents, envs = jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(x, jnp.float32) for x in leaves]), *built)
     records = [Record() for _ in specs]
     state = None
-    for moment in iterate(agents, envs, [s.seed for s in specs], steps, record_every, (chunk,)):
-        state = moment.state
+    for result in iterate(agents, envs, [s.seed for s in specs], steps, record_every, (chunk,)):
+        state = result.state
         for run, record in enumerate(records):
-            record.add(moment, run)
+            record.add(result, run)
     assert state is not None
     runs = []
     for i, (spec, (single, world), record) in enumerate(zip(specs, built, records, strict=True)):
         params = jax.tree.map(lambda x, i=i: x[i], state.learner.params)
-        counts = Counts(steps, int(record.rows[-1]["updates"]), int(record.rows[-1]["episodes"]))
+        counts = Counts(steps, int(record.rows[-1]["updates"]), int(record.rows[-1]["episodes"]), steps)
         trained = TrainedAgent(single, params, encoder_of(world), world.n_actions, 0, counts, spec)
-        groups = record.arrays()
-        runs.append(Run(spec, trained, record.rows, [], groups["log"], groups["snapshots"], []))
+        episodes = [episode.row() for episode in record.episodes.finished]
+        runs.append(Run(spec, trained, record.rows, [], record.step_log(), record.snapshots(), episodes))
     return runs

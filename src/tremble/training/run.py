@@ -1,7 +1,7 @@
-"""One training run from its description to its results: built, driven, recorded, evaluated, saved, continued.
+"""One training run from its settings to its results: train, record, evaluate, save, resume.
 
-Both loops (inside XLA, and beside a Gymnasium environment) are driven by the same code; it knows when things are due
-and where they are written, and nothing about agents.
+Both loops (inside XLA, and beside a Gymnasium environment) are driven by the same code, `run_loop`, through the
+interface `tremble.training.loop.Loop`.
 """
 
 from __future__ import annotations
@@ -14,68 +14,50 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import gymnasium
 import jax
 import numpy as np
 
 from tremble.agent import Agent
-from tremble.envs.gym import Environment, Serial, make_single, name_of, open_environment
+from tremble.envs.gym import make_single, name_of
 from tremble.envs.jax_gym import JaxGymEnv
-from tremble.envs.registry import benchmark_of, is_jax_env, jax_envs, make_jax_env
-from tremble.replay import readable
-from tremble.settings import SettingsError, nearest
-from tremble.trackers import open_trackers
+from tremble.envs.registry import benchmark_of, is_jax_env, make_jax_env
+from tremble.settings import SettingsError
+from tremble.trackers import Trackers, open_trackers
 from tremble.training.checkpoint import CheckpointError, Contents
 from tremble.training.evaluation import evaluate
-from tremble.training.gym_loop import GymLoop
 from tremble.training.interrupt import deferred_interrupt
-from tremble.training.run_directory import BEST, RunFiles, Unsaved
-from tremble.training.spec import ADDED_LATER, CUSTOM, RunSpec
+from tremble.training.loop import DEFAULT_CHUNK, Loop, next_stop
+from tremble.training.open_loop import open_loop
+from tremble.training.run_directory import RunFiles, Unsaved
+from tremble.training.spec import CUSTOM, RunSpec
 from tremble.training.trained import Counts, TrainedAgent, load
-from tremble.training.xla_loop import DEFAULT_CHUNK, Record, XlaLoop
 
 SAVE_SECONDS = float(os.environ.get("TREMBLE_SAVE_SECONDS", "600"))
-"""A run is saved at least this often, however slow its environment is."""
-
-
-@runtime_checkable
-class Loop(Protocol):
-    """A run in progress."""
-
-    t: int
-    finished: list[tuple[int, float, int]]
-
-    @property
-    def params(self) -> Any: ...
-    def advance(self, until: int) -> None: ...
-    def record(self) -> dict[str, Any]: ...
-    def state(self) -> tuple[dict[str, Any], dict[str, Any]]: ...
-    def load(self, contents: Contents) -> bool: ...
-    @property
-    def intact(self) -> bool: ...
+"""Seconds after which a run is saved although no checkpoint is due by steps."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run: the agent, what it did, and how it learned."""
+    """A finished run: the trained agent and everything recorded on the way."""
 
     spec: RunSpec
     agent: TrainedAgent
     rows: list[dict[str, Any]]
-    """What `metrics` is made of."""
+    """The rows of `metrics`."""
     evaluations: list[dict[str, Any]]
     """One entry per evaluation during training: step, mean, returns, calibration."""
     log: dict[str, np.ndarray]
-    """Runs inside XLA have one entry per step: state_index, action, reward, done, optimal, greedy. Where an environment
-    written in JAX was stepped beside the loop: action, reward, done, optimal."""
+    """One entry per step. Runs inside XLA: state_index, action, reward, done, optimal, greedy. Environments with an
+    observation table that were stepped under Gymnasium: action, reward, done, optimal. All others: empty."""
     snapshots: dict[str, np.ndarray]
     """Runs inside XLA have one entry per row of `metrics`: atoms[actions, n] and scores[actions] at the start state."""
     episodes: list[dict[str, Any]]
-    """Runs beside a Gymnasium environment have one entry per training episode: step, return, length."""
+    """One entry per training episode: step at its end, return, length."""
     best: TrainedAgent | None = None
-    """The agent as it was at its best evaluation, the later of two equals; None if there was none."""
+    """The agent at its best evaluation (ties: the latest); None if there was no evaluation."""
 
     @property
     def metrics(self) -> Any:
@@ -119,28 +101,26 @@ def train(
     (``delta_0=100``). ``env`` is a name from `tremble.list_envs()` (these train inside XLA), a Gymnasium id,
     ``module:Class``, a function that makes an environment, or a ready-made one.
 
-    With ``out``, the run is saved there as it goes; the same call, or `resume`, continues it after an interruption,
-    with the same numbers as if there had been none wherever the environment can be brought back.
+    With ``out``, checkpoints and logs are written there; the same call, or `resume`, continues an interrupted run, bit
+    for bit as if it had not been interrupted if the environment can be restored.
     ``replay_file`` keeps the pictures of Atari's replay in a file instead of in memory.
     """
     if isinstance(agent, Agent) and agent_options:
         raise SettingsError("settings by name go with an agent's name; change the Agent itself, or name a preset")
-    name = agent if isinstance(agent, str) else CUSTOM
-    env_name = env if isinstance(env, str) else CUSTOM
     spec = RunSpec(
-        name,
-        env_name,
-        steps,
-        seed,
-        hyperparameters,
-        agent_options,
-        env_options or {},
-        record_every,
-        n_envs,
-        parallel,
-        evaluate_every,
-        evaluate_episodes,
-        evaluate_steps,
+        agent=agent if isinstance(agent, str) else CUSTOM,
+        env=env if isinstance(env, str) else CUSTOM,
+        steps=steps,
+        seed=seed,
+        hyperparameters=hyperparameters,
+        agent_options=agent_options,
+        env_options=env_options or {},
+        record_every=record_every,
+        n_envs=n_envs,
+        parallel=parallel,
+        evaluate_every=evaluate_every,
+        evaluate_episodes=evaluate_episodes,
+        evaluate_steps=evaluate_steps,
     )
     built = spec.build_agent() if isinstance(agent, str) else agent
     return run_loop(
@@ -158,7 +138,7 @@ def train(
 
 
 def resume(directory: str | Path, **how: Any) -> Run:
-    """Continue the run in a directory to its end; all settings are in there."""
+    """Continue the run in a directory to its end with the settings recorded there."""
     files = RunFiles(Path(directory))
     contents = files.newest(check_blocks=False)
     if contents is None:
@@ -186,121 +166,165 @@ def run_loop(
     on_progress: Callable[[int, dict[str, Any]], None] = lambda step, row: None,
     on_message: Callable[[str], None] = lambda text: None,
 ) -> Run:
-    """Run a loop from where it stands to its last step, doing what is due on the way."""
-    steps = spec.steps
-    save_every = checkpoint_every or max(1000, steps // 20)
-    inside = spec.compiled(agent)
-    world = None if inside else _open(spec, env)
-    loop: Loop
-    if world is None:
-        stops = tuple(n for n in (chunk, save_every if directory else 0) if n)
-        loop = XlaLoop(agent, make_jax_env(spec.env, spec.env_options), spec.seed, steps, spec.record_every, stops)
-        encoder, n_actions = loop.encoder, loop.env.n_actions
-    else:
-        agent = _fitted(agent, spec, world.n_envs)
-        loop = GymLoop(agent, world, spec.seed, steps, replay_file)
-        encoder, n_actions = world.encoder, world.n_actions
-        where = "" if replay_file is None else f" in {replay_file}"
-        kept = f"replay: {loop.capacity:,} transitions"
-        if agent.replay.rollout:
-            kept = f"rollouts: {agent.replay.rollout} steps in each of {world.n_envs} environments, learned from once"
-        on_message(f"{kept}, up to {readable(loop.replay_bytes)}{where}")
-    action_offset = 0 if world is None else world.action_offset
-    described = {
-        "spec": spec.as_json(),
-        "settings": spec.describe(agent),
-        "encoder": encoder.describe(),
-        "n_actions": n_actions,
-        "action_offset": action_offset,
-    }
-    files = Unsaved() if directory is None else RunFiles(directory)
-    rows: list[dict[str, Any]] = []
-    evaluations: list[dict[str, Any]] = []
-    episodes: list[dict[str, Any]] = []
-    if (contents := files.newest()) is not None:
-        _refuse_other_settings(directory, described, contents.meta)
-        if not loop.load(contents):
-            warnings.warn(
-                f"{name_of(env)} could not be brought back to where it was, so new episodes begin at step {loop.t}: "
-                "the run goes on, but not with the numbers of an uninterrupted one. An environment with save_state and "
-                "load_state, or one that is random through its np_random only, resumes exactly.",
-                stacklevel=3,
-            )
-        rows, evaluations, episodes = (files.rows(log) for log in ("metrics", "evaluations", "episodes"))
-        on_message(f"continuing at step {loop.t:,}")
-    best = load(directory / BEST, agent) if evaluations and directory and (directory / BEST).exists() else None
-    sink = open_trackers(trackers, directory or Path("runs"), f"{spec.agent}-{spec.env}-s{spec.seed}", described)
-
-    def trained() -> TrainedAgent:
-        row = rows[-1] if rows else {}
-        counts = Counts(loop.t, int(row.get("updates", 0)), int(row.get("episodes", 0)))
-        return TrainedAgent(agent, loop.params, encoder, n_actions, action_offset, counts, spec)
-
-    def save() -> None:
-        if isinstance(files, Unsaved):
-            return
-        trees, facts = loop.state()
-        counts = {"counts": {**trained().counts.__dict__}}
-        large = loop.blocks if isinstance(loop, GymLoop) else None
-        files.save(loop.t, trees, facts, jax.device_get(loop.params), described | counts, large)
-
-    last_save, saved_at = time.monotonic(), loop.t
+    """Open the loop of a run, restore what its directory holds, and train to the last step."""
+    loop = open_loop(spec, agent, env, replay_file)
     try:
-        with deferred_interrupt() as interrupted:
-            while loop.t < steps:
-                before = loop.t
-                due = [spec.record_every, save_every, chunk] + ([spec.evaluate_every] if spec.evaluate_every else [])
-                loop.advance(min([steps, *((before // every + 1) * every for every in due)]))
-
-                def passed(every: int, before: int = before) -> bool:
-                    return bool(every) and (loop.t // every > before // every or loop.t >= steps)
-
-                for step, total, length in loop.finished:
-                    episodes.append({"step": step, "return": total, "length": length})
-                    files.append("episodes", episodes[-1])
-                loop.finished.clear()
-                if passed(spec.record_every):
-                    rows.append(loop.record())
-                    files.append("metrics", rows[-1])
-                    sink.write(loop.t, {k: v for k, v in rows[-1].items() if v is not None})
-                if passed(spec.evaluate_every):
-                    result = evaluate(
-                        trained(), evaluation_maker(spec, env), seed=spec.seed, **evaluation_settings(spec)
-                    )
-                    if all(result.mean >= row["mean"] for row in evaluations):
-                        # A copy: the next update consumes the parameters.
-                        best = dataclasses.replace(trained(), params=jax.device_get(loop.params))
-                        files.save_best(best.params, described | {"counts": {**best.counts.__dict__}})
-                    evaluations.append({"step": loop.t, **result.row()})
-                    files.append("evaluations", evaluations[-1])
-                    sink.write(loop.t, {"evaluation/return": result.mean})
-                if passed(save_every) or time.monotonic() - last_save > SAVE_SECONDS:
-                    save()
-                    last_save, saved_at = time.monotonic(), loop.t
-                on_progress(loop.t, _summary(rows, evaluations))
-                if interrupted():
-                    raise KeyboardInterrupt
+        on_message(loop.memory)
+        run = RunInProgress(spec, env, loop, directory, checkpoint_every or max(1000, spec.steps // 20))
+        if run.start(trackers):
+            on_message(f"continuing at step {loop.t:,}")
+        try:
+            with deferred_interrupt() as interrupted:
+                while loop.t < spec.steps:
+                    run.advance(chunk)
+                    on_progress(loop.t, run.summary())
+                    if interrupted():
+                        raise KeyboardInterrupt
+        finally:
+            run.close()  # also on Ctrl-C and on errors: completed steps are saved
     finally:
-        # Also on Ctrl-C and on errors: what was made is kept. A state that a compiled call began to consume is gone.
-        if loop.t > saved_at and loop.intact:
-            save()
-        sink.close()
-        if world is not None:
-            world.close()
-    record = loop.record_so_far if isinstance(loop, XlaLoop) else Record()
-    made = record.arrays()
-    log = made["log"] if world is None else _stepped(world)
-    return Run(spec, trained(), rows, evaluations, log, made["snapshots"], episodes, best)
+        loop.close()
+    return run.result()
 
 
-def _stepped(world: Environment) -> dict[str, np.ndarray]:
-    """What an environment written in JAX remembers of its steps; others remember nothing."""
-    single = world.envs[0].unwrapped if isinstance(world, Serial) else None
-    return single.log() if isinstance(single, JaxGymEnv) else {}
+class RunInProgress:
+    """A loop, the results so far, and the files they go to."""
+
+    def __init__(self, spec: RunSpec, env: Any, loop: Loop, directory: Path | None, save_every: int):
+        """Before the first step; nothing is written yet."""
+        self.spec, self.env, self.loop = spec, env, loop
+        self.directory, self.save_every = directory, 0 if directory is None else save_every
+        self.files = Unsaved() if directory is None else RunFiles(directory)
+        self.described = {
+            "spec": spec.as_json(),
+            "settings": spec.describe(loop.agent),
+            "encoder": loop.encoder.describe(),
+            "n_actions": loop.n_actions,
+            "action_offset": loop.action_offset,
+        }
+        self.rows: list[dict[str, Any]] = []
+        self.evaluations: list[dict[str, Any]] = []
+        self.episodes: list[dict[str, Any]] = []
+        self.best: TrainedAgent | None = None
+        self._trackers = Trackers(())
+        self._saved_at, self._saved_time = 0, time.monotonic()
+
+    def start(self, trackers: Sequence[str]) -> bool:
+        """Restore the newest checkpoint of the directory and open trackers; whether there was a checkpoint."""
+        contents = self.files.newest()
+        if contents is not None:
+            self._restore(contents)
+        name = f"{self.spec.agent}-{self.spec.env}-s{self.spec.seed}"
+        self._trackers = open_trackers(trackers, self.directory or Path("runs"), name, self.described)
+        return contents is not None
+
+    def _restore(self, contents: Contents) -> None:
+        _refuse_other_settings(self.directory, self.described, contents.meta)
+        if not self.loop.load(contents):
+            warnings.warn(
+                f"{name_of(self.env)} could not be brought back to where it was, so new episodes begin at step "
+                f"{self.loop.t}: the run goes on, but not with the numbers of an uninterrupted one. An environment "
+                "with save_state and load_state, or one that is random through its np_random only, resumes exactly.",
+                stacklevel=5,
+            )
+        self.rows, self.evaluations, self.episodes = (
+            self.files.rows(log) for log in ("metrics", "evaluations", "episodes")
+        )
+        if self.evaluations and (path := self.files.best_weights()) is not None:
+            self.best = load(path, self.loop.agent)
+        self._saved_at = self.loop.t
+
+    def advance(self, chunk: int) -> None:
+        """Step to where something is due next, at most to a multiple of ``chunk``, and do it."""
+        spec, loop, before = self.spec, self.loop, self.loop.t
+        intervals = (spec.record_every, spec.evaluate_every, self.save_every, chunk)
+        loop.advance(next_stop(before, spec.steps, intervals))
+
+        def due(every: int) -> bool:
+            return bool(every) and (loop.t // every > before // every or loop.t >= spec.steps)
+
+        self._log_episodes()
+        if due(spec.record_every):
+            self._record()
+        if due(spec.evaluate_every):
+            self._evaluate()
+        if due(self.save_every) or time.monotonic() - self._saved_time > SAVE_SECONDS:
+            self._save()
+
+    def _log_episodes(self) -> None:
+        for episode in self.loop.finished:
+            self.episodes.append(episode.row())
+            self.files.append("episodes", self.episodes[-1])
+        self.loop.finished.clear()
+
+    def _record(self) -> None:
+        row = self.loop.record()
+        self.rows.append(row)
+        self.files.append("metrics", row)
+        self._trackers.write(self.loop.t, {name: value for name, value in row.items() if value is not None})
+
+    def _evaluate(self) -> None:
+        spec, now = self.spec, self.trained()
+        result = evaluate(now, evaluation_maker(spec, self.env), seed=spec.seed, **evaluation_settings(spec))
+        if all(result.mean >= row["mean"] for row in self.evaluations):
+            # A copy: the next update consumes the parameters.
+            self.best = dataclasses.replace(now, params=jax.device_get(now.params))
+            self.files.save_best(self.best.params, self._described_now())
+        row = {"step": self.loop.t, **result.row()}
+        self.evaluations.append(row)
+        self.files.append("evaluations", row)
+        self._trackers.write(self.loop.t, {"evaluation/return": result.mean})
+
+    def _save(self) -> None:
+        self.files.save(self.loop, self._described_now())
+        self._saved_at, self._saved_time = self.loop.t, time.monotonic()
+
+    def _counts(self) -> Counts:
+        newest = self.rows[-1] if self.rows else {}
+        frames = self.loop.frames_per_step * self.loop.t
+        return Counts(self.loop.t, int(newest.get("updates", 0)), int(newest.get("episodes", 0)), frames)
+
+    def _described_now(self) -> dict[str, Any]:
+        return self.described | {"counts": dataclasses.asdict(self._counts())}
+
+    def trained(self) -> TrainedAgent:
+        """The agent as it is now."""
+        loop = self.loop
+        return TrainedAgent(
+            loop.agent, loop.params, loop.encoder, loop.n_actions, loop.action_offset, self._counts(), self.spec
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """The newest row of the metrics, and the mean of the newest evaluation."""
+        newest = dict(self.rows[-1]) if self.rows else {}
+        return newest | ({"evaluation": self.evaluations[-1]["mean"]} if self.evaluations else {})
+
+    def close(self) -> None:
+        """Save what was made since the last checkpoint, if the state is intact; close the trackers."""
+        try:
+            if self.loop.t > self._saved_at and self.loop.intact:
+                self._log_episodes()
+                self._save()
+        finally:
+            self._trackers.close()
+
+    def result(self) -> Run:
+        """The run as it is now."""
+        loop = self.loop
+        return Run(
+            self.spec,
+            self.trained(),
+            self.rows,
+            self.evaluations,
+            loop.step_log(),
+            loop.snapshots(),
+            self.episodes,
+            self.best,
+        )
 
 
 def evaluation_maker(spec: RunSpec, env: Any) -> Callable[[], gymnasium.Env[Any, Any]]:
-    """How to make a fresh environment for evaluation."""
+    """A function that makes a new environment for evaluation."""
     if is_jax_env(spec.env):
         options = dict(spec.env_options)
         render_mode = options.pop("render_mode", None)
@@ -320,10 +344,9 @@ def evaluation_maker(spec: RunSpec, env: Any) -> Callable[[], gymnasium.Env[Any,
 
 
 def evaluation_settings(spec: RunSpec) -> dict[str, Any]:
-    """How long evaluations are, how they end, and how often they act at random.
+    """Keyword arguments of `evaluate`: length, end and epsilon.
 
-    Episodes are played out, and nothing is random; but on Atari both are as the protocol says, or as the agent was
-    published under it.
+    Without a benchmark's protocol, whole episodes and epsilon 0; with one, what it or the agent's publication says.
     """
     length = {"episodes": spec.evaluate_episodes, "steps": spec.evaluate_steps}
     benchmark = benchmark_of(spec.env)
@@ -332,44 +355,8 @@ def evaluation_settings(spec: RunSpec) -> dict[str, Any]:
     return length | benchmark.evaluation_rules(spec.protocol, spec.agent)
 
 
-def _open(spec: RunSpec, env: Any) -> Environment:
-    """The environments of a run beside Gymnasium."""
-    if is_jax_env(spec.env):
-        if spec.n_envs > 1:
-            raise SettingsError(f"{spec.env} is written in JAX: train_many runs many of it at once, n_envs does not")
-        return open_environment(JaxGymEnv(make_jax_env(spec.env, spec.env_options), spec.seed))
-    if isinstance(env, str) and not (":" in env or "/" in env) and env not in gymnasium.registry:
-        known = [*jax_envs(), *gymnasium.registry]
-        raise SettingsError(f"there is no environment {env!r}; {_hint(env, known)}")
-    return open_environment(env, spec.n_envs, spec.parallel, spec.env_options)
-
-
-def _fitted(agent: Agent, spec: RunSpec, n_envs: int) -> Agent:
-    """The agent beside so many environments; settings that follow from their number may not be given otherwise."""
-    fitted = agent.fitted_to(n_envs)
-    for name in ("batch_size", "memory_size", "update_interval"):
-        if spec.agent_options.get(name, getattr(fitted, name)) != getattr(fitted, name):
-            raise SettingsError(
-                f"{name} of {spec.agent!r} follows from its rollouts: {n_envs} environments times "
-                f"{agent.replay.rollout} steps are {getattr(fitted, name)}. Leave it out, or change n_envs or rollout."
-            )
-    return fitted
-
-
-def _hint(name: str, known: Sequence[str]) -> str:
-    hint = nearest(name, known)
-    return hint if hint.startswith("did") else "give one of `tremble list`, a Gymnasium id, or module:Class"
-
-
-def _summary(rows: list[dict[str, Any]], evaluations: list[dict[str, Any]]) -> dict[str, Any]:
-    newest = dict(rows[-1]) if rows else {}
-    return newest | ({"evaluation": evaluations[-1]["mean"]} if evaluations else {})
-
-
 def _refuse_other_settings(directory: Path | None, here: Mapping[str, Any], there: Mapping[str, Any]) -> None:
-    older = {f"agent_settings.{name}": value for name, value in ADDED_LATER.items()}
     mine, theirs = _flatten(here["settings"]), _flatten(there.get("settings", {}))
-    theirs = {name: value for name, value in older.items() if name in mine} | theirs
     different = sorted(n for n in mine.keys() | theirs.keys() if mine.get(n) != theirs.get(n))
     if different:
         raise CheckpointError(

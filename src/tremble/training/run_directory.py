@@ -1,14 +1,14 @@
-"""A run's directory: what is where, what survives a crash, and what two equal runs have in common.
+"""The files of a run's directory, and how they stay consistent when the process is killed.
 
 config.json           the settings in full
-metrics.jsonl         a row every so many steps
+metrics.jsonl         a row every ``record_every`` steps
 episodes.jsonl        a row for every training episode
 evaluations.jsonl     a row for every evaluation
 weights.safetensors   the newest parameters
-best.safetensors      those of the best evaluation so far, the later of two equals
-checkpoints/          the newest two states, to go on from
-checkpoints/blocks/   the pictures of replay, in blocks that are written once and that both states may share
-timing.jsonl          wall-clock figures: the only file that differs between two equal runs
+best.safetensors      the parameters of the best evaluation so far (ties: the latest)
+checkpoints/          the newest two states, to resume from
+checkpoints/blocks/   the pictures of replay, in blocks that are written once and may be shared by both states
+timing.jsonl          wall-clock time: the only file that differs between two equal runs
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tremble.replay.frame_store import FrameStore
+import jax
+
 from tremble.training import checkpoint
 from tremble.training.checkpoint import CheckpointError, Contents
+from tremble.training.loop import Loop
 
 WEIGHTS, BEST = "weights.safetensors", "best.safetensors"
 LOGS = ("metrics", "episodes", "evaluations")
 KEPT = 2
-"""Checkpoints kept: the newest, and the one before it in case the newest is damaged."""
+"""Checkpoints kept: the newest, and its predecessor in case the newest is damaged."""
 UNFINISHED = (
     ".config.json.*",
     ".*.safetensors.*",
@@ -37,27 +39,27 @@ UNFINISHED = (
     "checkpoints/.tmp??????",
     "checkpoints/blocks/.*",
 )
-"""What a killed process leaves of a file it was writing; those of ``.tmp`` are safetensors' own."""
+"""Names of files that a killed process was writing; ``.tmp`` are safetensors' temporary files."""
 
 
 class RunFiles:
     """The directory of one run."""
 
     def __init__(self, directory: Path):
-        """Nothing is written yet."""
+        """Open; nothing is written yet."""
         if directory.exists() and not directory.is_dir():
             raise CheckpointError(f"{directory} is a file; give a directory")
         self.directory = directory
         self._blocks: list[str] = []
-        """Names of the blocks that the newest checkpoint refers to."""
+        """Names of the blocks of the newest checkpoint."""
         self._began = time.monotonic()
 
     def checkpoints(self) -> list[Path]:
-        """Oldest first."""
+        """Paths of all checkpoints, oldest first."""
         return sorted((self.directory / "checkpoints").glob("step-*.safetensors"))
 
     def append(self, log: str, row: Mapping[str, Any]) -> None:
-        """Add a line to a log and hand it to the operating system at once."""
+        """Append a line to a log and flush it to the operating system."""
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
             with open(self.directory / f"{log}.jsonl", "a", encoding="utf-8") as file:
@@ -72,20 +74,14 @@ class RunFiles:
             return []
         return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
-    def save(
-        self,
-        step: int,
-        trees: Mapping[str, Any],
-        facts: Mapping[str, Any],
-        params: Any,
-        described: Mapping[str, Any],
-        large: FrameStore | None = None,
-    ) -> None:
-        """Write a checkpoint that knows how long the logs were, the weights, and the settings.
+    def save(self, loop: Loop, described: Mapping[str, Any]) -> None:
+        """Write a checkpoint of the loop, with the present lengths of the logs, the weights and the settings.
 
-        Of ``large`` only the blocks that changed since the last checkpoint are written, before the checkpoint that
-        refers to them; those that no checkpoint refers to are removed after it.
+        Of ``loop.blocks`` only those that changed since the last checkpoint are written, before the checkpoint that
+        refers to them; blocks that no checkpoint refers to are removed after it.
         """
+        trees, facts = loop.state()
+        large = loop.blocks
         checkpoint.write_text(self.directory / "config.json", json.dumps(described, indent=2) + "\n")
         lengths = {log: self._synced_length(log) for log in LOGS}
         meta = {**described, "facts": facts, "logs": lengths}
@@ -96,28 +92,33 @@ class RunFiles:
                 checkpoint.save_block(folder, large.block(k)) if k in changed else self._blocks[k]
                 for k in range(large.n_blocks)
             ]
-        checkpoint.save(folder / f"step-{step:010d}.safetensors", trees, meta)
-        checkpoint.save(self.directory / WEIGHTS, {"params": params}, described)
+        checkpoint.save(folder / f"step-{loop.t:010d}.safetensors", trees, meta)
+        checkpoint.save(self.directory / WEIGHTS, {"params": jax.device_get(loop.params)}, described)
         for old in self.checkpoints()[:-KEPT]:
             old.unlink(missing_ok=True)
         if large is not None:
             large.saved()
             self._blocks = meta["blocks"]
             self._remove_unused_blocks()
-        self.append("timing", {"step": step, "seconds": round(time.monotonic() - self._began, 3)})
+        self.append("timing", {"step": loop.t, "seconds": round(time.monotonic() - self._began, 3)})
 
     def save_best(self, params: Any, described: Mapping[str, Any]) -> None:
-        """Keep the parameters of the best evaluation.
+        """Write the parameters of the best evaluation.
 
-        A run that goes on from before it makes that evaluation again, and with it this file.
+        A run that resumes from an earlier checkpoint repeats that evaluation, and writes this file again.
         """
         checkpoint.save(self.directory / BEST, {"params": params}, described)
 
-    def newest(self, check_blocks: bool = True) -> Contents | None:
-        """The newest undamaged checkpoint, None if there never was one; the logs are cut to what it knows.
+    def best_weights(self) -> Path | None:
+        """The file of `save_best`; None if it was never written."""
+        path = self.directory / BEST
+        return path if path.exists() else None
 
-        Blocks are read once to check them, and again when they are needed: they may be larger than what memory has
-        room for twice. Whoever wants to know settings only need not have them checked.
+    def newest(self, check_blocks: bool = True) -> Contents | None:
+        """The newest undamaged checkpoint, None if there never was one; the logs are cut to their length at its time.
+
+        Blocks are read here to check them, and again when they are needed, because two copies may not fit in memory.
+        To read settings only, ``check_blocks=False`` skips that.
         """
         for unfinished in UNFINISHED:
             for path in self.directory.glob(unfinished):
@@ -140,19 +141,19 @@ class RunFiles:
         return None
 
     def _remove_unused_blocks(self) -> None:
-        """Blocks that no checkpoint refers to: of older ones, or of one that was never finished."""
+        """Remove blocks that no checkpoint refers to: of deleted checkpoints, or of one that was never finished."""
         used: set[str] = set()
         for path in self.checkpoints():
             try:
                 used |= set(checkpoint.read_meta(path).get("blocks", []))
             except CheckpointError:
-                return  # whoever reads it will report it; until then nothing is thrown away
+                return  # reading that checkpoint reports the damage; until then keep every block
         for path in (self.directory / "checkpoints" / checkpoint.BLOCKS).glob("*.safetensors"):
             if path.stem not in used:
                 path.unlink(missing_ok=True)
 
     def _cut_logs(self, contents: Contents) -> None:
-        """Forget what was logged after the checkpoint: it will be made again."""
+        """Remove what was logged after the checkpoint: the resumed run logs it again."""
         for log, length in contents.meta["logs"].items():
             path = self.directory / f"{log}.jsonl"
             there = path.stat().st_size if path.exists() else 0
@@ -177,17 +178,23 @@ class RunFiles:
 
 
 class Unsaved:
-    """In place of a directory, for a run that is not kept."""
+    """Null object in place of `RunFiles` for a run without a directory."""
 
     def append(self, log: str, row: Mapping[str, Any]) -> None:
-        """Nothing is written."""
+        """Write nothing."""
+
+    def save(self, loop: Loop, described: Mapping[str, Any]) -> None:
+        """Write nothing."""
 
     def save_best(self, params: Any, described: Mapping[str, Any]) -> None:
-        """Nothing is written."""
+        """Write nothing."""
+
+    def best_weights(self) -> None:
+        """There is no file."""
 
     def newest(self, check_blocks: bool = True) -> None:
-        """There never was a checkpoint."""
+        """There is no checkpoint."""
 
     def rows(self, log: str) -> list[dict[str, Any]]:
-        """No log has a line."""
+        """Logs are empty."""
         return []

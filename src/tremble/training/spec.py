@@ -1,4 +1,4 @@
-"""What determines a run's numbers, as data."""
+"""The settings that determine a run, as data."""
 
 from __future__ import annotations
 
@@ -17,32 +17,10 @@ from tremble.settings import SettingsError, describe, override, reference
 CUSTOM = "custom"
 """In place of a name: an agent or environment that was given as an object."""
 
-ADDED_LATER: dict[str, Any] = {
-    "network.initialisation": "fan_in_uniform",
-    "network.layer_norm": False,
-    "chooser.epsilon_origin": "zero",
-    "dueling": False,
-    "stream_width": 0,
-    "noisy": False,
-    "representation.monotone": False,
-    "optimiser.decay_updates": 0,
-    "optimiser.centred": False,
-    "updates_per_round": 1,
-    "async_learning": False,
-    "replay.n_step": 1,
-    "replay.prioritised": False,
-    "replay.priority_exponent": 0.6,
-    "replay.importance_start": 0.4,
-    "replay.importance_end": 1.0,
-    "replay.importance_steps": 100_000.0,
-    "replay.rollout": 0,
-}
-"""Settings of agents that older files do not have, with the value that all runs had before there was a choice."""
-
 
 @dataclass(frozen=True)
 class RunSpec:
-    """A run: which agent learns where, for how long, from which seed, and what is measured on the way."""
+    """Settings of a run: agent, environment, length, seed, and what is recorded and evaluated."""
 
     agent: str
     env: str
@@ -50,7 +28,7 @@ class RunSpec:
     steps: int
     seed: int = 0
     hyperparameters: str | None = None
-    """Column of hyperparameters; None picks the one that goes with the environment."""
+    """Name of a table of hyperparameters; None picks the one for the environment."""
     agent_options: dict[str, Any] = field(default_factory=dict)
     env_options: dict[str, Any] = field(default_factory=dict)
     record_every: int = 500
@@ -63,7 +41,7 @@ class RunSpec:
     """Length of an evaluation in steps, in place of a number of episodes; 0 counts episodes."""
 
     def __post_init__(self) -> None:
-        """Refuse nonsense before anything is compiled."""
+        """Validate fields."""
         for name, least in {
             "steps": 1,
             "record_every": 1,
@@ -91,24 +69,23 @@ class RunSpec:
         return make(self.agent, table, **dict(self.agent_options))
 
     def rebuild_agent(self, recorded: Mapping[str, Any]) -> Agent:
-        """The agent of a saved run, with the settings that its file recorded: presets may have changed since."""
+        """The agent of a saved run, with the settings recorded in its file: presets may have changed since."""
         agent = self.build_agent()
         known = describe(agent)
         if unknown := sorted(recorded.keys() - known.keys()):
             raise SettingsError(f"this version has no setting {', '.join(unknown)} for {self.agent!r}")
-        wanted = {name: value for name, value in ADDED_LATER.items() if name in known} | dict(recorded)
-        return override(agent, {name: value for name, value in wanted.items() if value != known[name]})
+        return override(agent, {name: value for name, value in recorded.items() if value != known[name]})
 
     def build(self) -> tuple[Agent, JaxEnv]:
         """Agent and environment, of a run inside XLA."""
         return self.build_agent(), make_jax_env(self.env, self.env_options)
 
     def compiled(self, agent: Agent) -> bool:
-        """Whether the whole run can be compiled: the environment is written in JAX, and replay is the plain one."""
+        """Whether the whole run trains inside XLA: a single JAX environment, and replay as `Replay` has it."""
         replay = agent.replay
         plain = replay.n_step == 1 and not (replay.prioritised or replay.rollout or agent.async_learning)
         plain = plain and agent.learning.updates_per_round == 1
-        return is_jax_env(self.env) and plain and self.n_envs == 1 and not self.evaluate_every
+        return is_jax_env(self.env) and plain and self.n_envs == 1
 
     def describe(self, agent: Agent | None = None) -> dict[str, Any]:
         """The full settings behind the names, for people and for comparing two runs."""
@@ -130,10 +107,10 @@ class RunSpec:
             if part in self.agent_options:
                 described[part] = self.agent_options[part]
         if not self.compiled(agent):
-            names = ("n_envs", "parallel", "evaluate_every", "evaluate_episodes")
-            described |= {name: getattr(self, name) for name in names}
-            if self.evaluate_steps:
-                described["evaluate_steps"] = self.evaluate_steps
+            described |= {"n_envs": self.n_envs, "parallel": self.parallel}
+        if self.evaluate_every:
+            length = "evaluate_steps" if self.evaluate_steps else "evaluate_episodes"
+            described |= {"evaluate_every": self.evaluate_every, length: getattr(self, length)}
         return json.loads(json.dumps(described, default=_in_words))
 
     def as_json(self) -> dict[str, Any]:
@@ -142,7 +119,7 @@ class RunSpec:
 
 
 def _in_words(option: Any) -> str:
-    """An option for a file: a function or class by its name."""
+    """A function or class as an option in a file: by its name."""
     if hasattr(option, "__qualname__"):
         return reference(option)
     raise SettingsError(

@@ -1,10 +1,10 @@
-"""A run inside XLA, chunk by chunk, and the record of what happened."""
+"""Training inside XLA, chunk by chunk, and the record of what happened."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,20 +16,18 @@ from jaxtyping import Array, Int
 from tremble.agent import Agent
 from tremble.core import Clock, JaxEnv, RandomStream, stream_key
 from tremble.envs.encoding import Encoder
-from tremble.replay import draw_sample
+from tremble.replay import draw_sample, readable
 from tremble.training import xla_chunk as compiled
 from tremble.training.checkpoint import Contents
 from tremble.training.diagnosis import Diagnosis, diagnose
+from tremble.training.loop import DEFAULT_CHUNK, Episode, EpisodeCounter, Loop, next_stop
 from tremble.training.xla_chunk import TrainState
-
-DEFAULT_CHUNK = 1000
-"""Steps per compiled call. It changes how often progress shows, and nothing else."""
 
 
 def look(
     agent: Agent, env: JaxEnv, seed: Int[Array, ""], state: TrainState, t: Int[Array, ""], learning: bool
 ) -> Diagnosis:
-    """Look at the state after ``t`` steps without changing it."""
+    """Diagnose the state after ``t`` steps without changing it."""
     clock = Clock(t, agent.learning.updates_before(t), state.episodes, t, agent.learning.start_steps)
     batch = None
     if learning:
@@ -55,9 +53,44 @@ def encoder_of(env: JaxEnv) -> Encoder:
     return Encoder("box", tuple(seen.shape), "uint8" if seen.dtype in (jnp.bool_, jnp.uint8) else "float32")
 
 
+class CompiledRun:
+    """The compiled calls of one run; with a vector of seeds, of as many runs whose agents and envs are stacked."""
+
+    def __init__(self, agent: Agent, env: JaxEnv, seed: Any, steps: int):
+        """Nothing is computed yet; replay has no room for more than ``steps`` transitions."""
+        self.agent, self.env, self.seed = agent, env, jnp.asarray(seed, jnp.int32)
+        self.capacity = min(agent.memory_size, steps)
+        self._init, self._chunk, self._look = (
+            (compiled.init_many, compiled.chunk_many, _look_many)
+            if self.seed.ndim
+            else (compiled.init_single, compiled.chunk_single, _look_single)
+        )
+
+    def init(self) -> TrainState:
+        """The state before the first step."""
+        return self._init(self.agent, self.env, self.seed, self.capacity)
+
+    def advance(self, state: TrainState, t: int, until: int) -> tuple[TrainState, int, dict[str, np.ndarray]]:
+        """One compiled call, which consumes the state: new state, its step, and the log of the steps between.
+
+        It ends at ``until``, or earlier where learning starts: steps before and after are different programs.
+        """
+        start = self.agent.learning.start_steps
+        end = min(until, start) if t < start else until
+        now = jnp.asarray(t, jnp.int32)
+        state, log = self._chunk(self.agent, self.env, self.seed, state, now, end - t, t >= start)
+        return state, end, jax.device_get({f.name: getattr(log, f.name) for f in dataclasses.fields(log)})
+
+    def diagnose(self, state: TrainState, t: int) -> Diagnosis:
+        """The diagnosis of the state after ``t`` steps."""
+        now, learning = jnp.asarray(t, jnp.int32), t > self.agent.learning.start_steps
+        diagnosis: Diagnosis = jax.device_get(self._look(self.agent, self.env, self.seed, state, now, learning))
+        return diagnosis
+
+
 @dataclass
 class ChunkResult:
-    """What `iterate` yields: the state after ``t`` steps, what happened since the last, a look inside if due."""
+    """One chunk of `iterate`: the state after ``t`` steps, the log since the last one, a diagnosis where due."""
 
     t: int
     state: TrainState
@@ -66,139 +99,166 @@ class ChunkResult:
 
 
 def iterate(
-    agent: Agent,
-    env: JaxEnv,
-    seed: Any,
-    steps: int,
-    record_every: int,
-    stops: Sequence[int] = (DEFAULT_CHUNK,),
-    start: tuple[int, TrainState] | None = None,
+    agent: Agent, env: JaxEnv, seed: Any, steps: int, record_every: int, stops: Sequence[int] = (DEFAULT_CHUNK,)
 ) -> Iterator[ChunkResult]:
     """Train, yielding at every chunk's end. With a vector of seeds, agent and env are stacks of as many runs.
 
     Chunks end at multiples of ``record_every`` and of each of ``stops``, where learning starts, and at the last step.
     """
-    many = np.ndim(seed) == 1
-    seed = jnp.asarray(seed, jnp.int32)
-    make_state, run, look_inside = (
-        (compiled.init_many, compiled.chunk_many, _look_many)
-        if many
-        else (compiled.init_single, compiled.chunk_single, _look_single)
-    )
-    t, state = start if start else (0, make_state(agent, env, seed, min(agent.memory_size, steps)))
+    run = CompiledRun(agent, env, seed, steps)
+    t, state = 0, run.init()
     while t < steps:
-        ends = [(t // size + 1) * size for size in (*stops, record_every)] + [steps]
-        if t < agent.learning.start_steps:
-            ends.append(agent.learning.start_steps)
-        end = min(ends)
-        learning = t >= agent.learning.start_steps
-        state, log = run(agent, env, seed, state, jnp.asarray(t, jnp.int32), end - t, learning)
-        t = end
-        diagnosis = None
-        if t % record_every == 0 or t == steps:
-            now = jnp.asarray(t, jnp.int32)
-            diagnosis = jax.device_get(look_inside(agent, env, seed, state, now, t > agent.learning.start_steps))
-        happened = jax.device_get({f.name: getattr(log, f.name) for f in dataclasses.fields(log)})
-        yield ChunkResult(t, state, happened, diagnosis)
+        state, t, log = run.advance(state, t, next_stop(t, steps, (*stops, record_every)))
+        due = t % record_every == 0 or t == steps
+        yield ChunkResult(t, state, log, run.diagnose(state, t) if due else None)
 
 
-@dataclass
 class Record:
-    """The results of one run so far."""
+    """What happened in one run so far: log of steps, episodes, rows of the metrics, snapshots."""
 
-    log: dict[str, list[np.ndarray]] = field(default_factory=dict)
-    rows: list[dict[str, float]] = field(default_factory=list)
-    atoms: list[np.ndarray] = field(default_factory=list)
-    scores: list[np.ndarray] = field(default_factory=list)
+    def __init__(self) -> None:
+        """Before the first step."""
+        self.rows: list[dict[str, Any]] = []
+        self.episodes = EpisodeCounter(1)
+        self._t = self._recorded = 0
+        self._log: dict[str, list[np.ndarray]] = {}
+        self._n_recorded = 0
+        """Parts of the log that rows of the metrics cover."""
+        self._snapshots: dict[str, list[np.ndarray]] = {"atoms": [], "scores": []}
 
-    def add(self, moment: ChunkResult, run: int | None = None) -> None:
-        """Take in a moment; ``run`` picks one of several stacked runs."""
+    def add(self, result: ChunkResult, run: int | None = None) -> None:
+        """Add a chunk; ``run`` picks one of several stacked runs."""
 
         def pick(x: Any) -> Any:
             return x if run is None or np.ndim(x) == 0 else x[run]
 
-        for name, values in moment.log.items():
-            self.log.setdefault(name, []).append(np.asarray(pick(values)))
-        if moment.diagnosis is None:
-            return
-        since = int(self.rows[-1]["step"]) if self.rows else 0
-        recent = {name: np.concatenate(parts)[since : moment.t] for name, parts in self.log.items()}
-        ended = np.flatnonzero(recent["done"])
-        row = {"step": float(moment.t)}
-        row |= {name: float(pick(value)) for name, value in moment.diagnosis.numbers.items()}
-        row["reward_per_episode"] = float(recent["reward"].sum() / max(len(ended), 1))
+        self.add_log({name: np.asarray(pick(values)) for name, values in result.log.items()})
+        if result.diagnosis is not None:
+            self.add_row(jax.tree.map(pick, result.diagnosis))
+
+    def add_log(self, log: dict[str, np.ndarray]) -> None:
+        """Add the steps of a chunk."""
+        for name, values in log.items():
+            self._log.setdefault(name, []).append(values)
+        for reward, done in zip(log["reward"].tolist(), log["done"].tolist(), strict=True):
+            self._t += 1
+            self.episodes.add(0, self._t, reward, done > 0)
+
+    def add_row(self, diagnosis: Diagnosis) -> dict[str, Any]:
+        """Add a row of the metrics and a snapshot, at the end of the newest chunk."""
+        recent = {name: np.concatenate(parts[self._n_recorded :]) for name, parts in self._log.items()}
+        row: dict[str, Any] = {"step": self._t}
+        row |= {name: float(value) for name, value in diagnosis.numbers.items()}
+        row["reward_per_episode"] = float(recent["reward"].sum() / max(np.count_nonzero(recent["done"]), 1))
         row["optimal_share"] = float(recent["optimal"].mean())
+        row |= self.episodes.row()
         row["behaviour_changed"] = float(1.0 - recent["greedy"].mean())
         self.rows.append(row)
-        self.atoms.append(np.asarray(pick(moment.diagnosis.atoms)))
-        self.scores.append(np.asarray(pick(moment.diagnosis.scores)))
+        self._snapshots["atoms"].append(np.asarray(diagnosis.atoms))
+        self._snapshots["scores"].append(np.asarray(diagnosis.scores))
+        self._recorded, self._n_recorded = self._t, len(self._log["reward"])
+        return row
+
+    def step_log(self) -> dict[str, np.ndarray]:
+        """The fields of `StepLog`, one entry per step."""
+        return {name: np.concatenate(parts) for name, parts in self._log.items()}
+
+    def snapshots(self) -> dict[str, np.ndarray]:
+        """One entry per row: atoms[actions, n] and scores[actions] at a start state."""
+        return {name: np.stack(parts) for name, parts in self._snapshots.items() if parts}
 
     def arrays(self) -> dict[str, dict[str, np.ndarray]]:
-        """Everything but the table, by group."""
-        log = {name: np.concatenate(parts) for name, parts in self.log.items()}
-        snapshots = {"atoms": np.stack(self.atoms), "scores": np.stack(self.scores)} if self.atoms else {}
-        return {"log": log, "snapshots": snapshots}
+        """Step log and snapshots, by group."""
+        return {"log": self.step_log(), "snapshots": self.snapshots()}
 
-    @staticmethod
-    def restore(log: dict[str, np.ndarray], snapshots: dict[str, np.ndarray], rows: list[dict[str, float]]) -> Record:
-        """The record inside a saved run."""
-        parts = {name: [array] for name, array in log.items()}
-        return Record(parts, rows, list(snapshots.get("atoms", [])), list(snapshots.get("scores", [])))
+    def state(self) -> dict[str, Any]:
+        """JSON-ready: what `load` needs besides `arrays`."""
+        return {"t": self._t, "recorded": self._recorded, "episodes": self.episodes.state()}
+
+    def load(self, state: dict[str, Any], log: dict[str, np.ndarray], snapshots: dict[str, np.ndarray]) -> None:
+        """Continue from a `state` and `arrays`; the rows so far are elsewhere."""
+        self._t, self._recorded, self._n_recorded = state["t"], state["recorded"], 1
+        self._log = {name: [array[: self._recorded], array[self._recorded :]] for name, array in log.items()}
+        self._snapshots = {name: list(snapshots.get(name, [])) for name in self._snapshots}
+        self.episodes.load(state["episodes"])
 
 
-class XlaLoop:
-    """A run inside XLA, in the form that `tremble.training.run` drives."""
+class XlaLoop(Loop):
+    """A run inside XLA as a `Loop`; environments written in JAX and plain replay only."""
 
-    def __init__(self, agent: Agent, env: JaxEnv, seed: int, steps: int, record_every: int, stops: Sequence[int]):
-        """Before the first step; compiled calls end at multiples of ``record_every`` and of each of ``stops``."""
-        self.agent, self.env, self.seed, self.steps = agent, env, seed, steps
-        self.record_every, self.stops = record_every, stops
-        self.t, self.record_so_far = 0, Record()
+    def __init__(self, agent: Agent, env: JaxEnv, seed: int, steps: int):
+        """Before the first step."""
+        self.agent, self.env = agent, env
+        self.t = 0
         self.train_state: TrainState | None = None
-        self.finished: list[tuple[int, float, int]] = []
-        self._moments: Iterator[ChunkResult] | None = None
+        self._run, self._record = CompiledRun(agent, env, seed, steps), Record()
+
+    @property
+    def finished(self) -> list[Episode]:
+        """Episodes that ended since whoever reads this list last emptied it."""
+        return self._record.episodes.finished
 
     @property
     def params(self) -> Any:
         """The online parameters."""
-        assert self.train_state is not None
+        assert self.train_state is not None, "advance or load first"
         return self.train_state.learner.params
 
     @property
     def encoder(self) -> Encoder:
-        """What makes a Gymnasium environment's observations those of the run."""
+        """The encoder of the same environment under Gymnasium."""
         return encoder_of(self.env)
 
-    def advance(self, until: int) -> None:
-        """Run compiled calls until ``until``, which is where one of them ends."""
-        if self._moments is None:
-            start = None if self.train_state is None else (self.t, self.train_state)
-            self._moments = iterate(self.agent, self.env, self.seed, self.steps, self.record_every, self.stops, start)
-        while self.t < until:
-            moment = next(self._moments)
-            self.t, self.train_state = moment.t, moment.state
-            self.record_so_far.add(moment)
+    @property
+    def n_actions(self) -> int:
+        """Number of actions."""
+        return self.env.n_actions
 
-    def record(self) -> dict[str, Any]:
-        """The newest row of the metrics."""
-        return self.record_so_far.rows[-1]
+    @property
+    def memory(self) -> str:
+        """Number of transitions in replay and the bytes they take."""
+        nbytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(self._shape().replay))
+        return f"replay: {self._run.capacity:,} transitions, {readable(nbytes)}"
 
     @property
     def intact(self) -> bool:
-        """Whether there is a state to save: none before the first step, nor while a call is consuming it."""
+        """False before the first step, and after an interrupted call, which consumed the state."""
         leaves = jax.tree.leaves(self.train_state)
         return bool(leaves) and not any(isinstance(x, jax.Array) and x.is_deleted() for x in leaves)
 
+    def advance(self, until: int) -> None:
+        """Run compiled calls until ``until`` transitions are made."""
+        while self.t < until:
+            state = self._run.init() if self.train_state is None else self.train_state
+            self.train_state, self.t, log = self._run.advance(state, self.t, until)
+            self._record.add_log(log)
+
+    def record(self) -> dict[str, Any]:
+        """A row of the metrics."""
+        assert self.train_state is not None, "advance or load first"
+        return self._record.add_row(self._run.diagnose(self.train_state, self.t))
+
+    def step_log(self) -> dict[str, np.ndarray]:
+        """The fields of `StepLog`, one entry per step."""
+        return self._record.step_log()
+
+    def snapshots(self) -> dict[str, np.ndarray]:
+        """One entry per row of the metrics: atoms[actions, n] and scores[actions] at a start state."""
+        return self._record.snapshots()
+
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Pytrees and JSON-ready facts from which `load` goes on."""
-        trees = {"state": jax.device_get(self.train_state), **self.record_so_far.arrays()}
-        return trees, {"t": self.t, "rows": self.record_so_far.rows}
+        """Pytrees and JSON-ready facts from which `load` continues."""
+        return {"state": jax.device_get(self.train_state), **self._record.arrays()}, self._record.state()
 
     def load(self, contents: Contents) -> bool:
-        """Go on from a saved state; always exactly."""
-        facts, capacity = contents.meta["facts"], min(self.agent.memory_size, self.steps)
-        like = jax.eval_shape(lambda: compiled.init(self.agent, self.env, jnp.asarray(0), capacity))
+        """Continue from a saved state; always exactly."""
+        facts = contents.meta["facts"]
         self.t = int(facts["t"])
-        self.train_state = jax.tree.map(jnp.asarray, contents.tree("state", like))
-        self.record_so_far = Record.restore(contents.group("log"), contents.group("snapshots"), facts["rows"])
+        self.train_state = jax.tree.map(jnp.asarray, contents.tree("state", self._shape()))
+        self._record.load(facts, contents.group("log"), contents.group("snapshots"))
         return True
+
+    def _shape(self) -> TrainState:
+        """The state with shapes in place of arrays."""
+        capacity = self._run.capacity
+        return jax.eval_shape(lambda: compiled.init(self.agent, self.env, jnp.asarray(0), capacity))

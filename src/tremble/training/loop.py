@@ -1,0 +1,159 @@
+"""What both training loops offer to the code that drives them, and what they count in the same way."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tremble.agent import Agent
+from tremble.envs.encoding import Encoder
+from tremble.replay.frame_store import FrameStore
+from tremble.training.checkpoint import Contents
+
+DEFAULT_CHUNK = 1000
+"""Steps between two reports of progress. Inside XLA also the longest compiled call; it changes no number."""
+
+
+class Episode(NamedTuple):
+    """A training episode that ended."""
+
+    step: int
+    """Transitions made in the run when it ended."""
+    total: float
+    """Undiscounted return, in points of the game."""
+    length: int
+
+    def row(self) -> dict[str, Any]:
+        """A row of ``episodes.jsonl``."""
+        return {"step": self.step, "return": self.total, "length": self.length}
+
+
+class EpisodeCounter:
+    """Return and length of the episode under way in each of n environments, and the episodes that ended."""
+
+    def __init__(self, n_envs: int):
+        """Every environment is at the start of an episode."""
+        self._totals, self._lengths = [0.0] * n_envs, [0] * n_envs
+        self._recent: list[Episode] = []
+        self.finished: list[Episode] = []
+        """Episodes that ended since whoever reads this list last emptied it."""
+
+    def add(self, env: int, step: int, reward: float, over: bool) -> None:
+        """Count transition number ``step`` (from 1) of the run, made in environment ``env``."""
+        self._totals[env] += reward
+        self._lengths[env] += 1
+        if over:
+            episode = Episode(step, self._totals[env], self._lengths[env])
+            self.finished.append(episode)
+            self._recent.append(episode)
+            self._totals[env], self._lengths[env] = 0.0, 0
+
+    def row(self) -> dict[str, Any]:
+        """Mean return and length of the episodes that ended since the last call; None if there were none."""
+        recent, self._recent = self._recent, []
+        return {
+            "return": float(np.mean([episode.total for episode in recent])) if recent else None,
+            "episode_length": float(np.mean([episode.length for episode in recent])) if recent else None,
+        }
+
+    def restart(self) -> None:
+        """Forget the episodes under way."""
+        n_envs = len(self._totals)
+        self._totals, self._lengths = [0.0] * n_envs, [0] * n_envs
+
+    def state(self) -> dict[str, Any]:
+        """JSON-ready; `finished` is not part of it."""
+        return {"totals": self._totals, "lengths": self._lengths, "recent": [list(e) for e in self._recent]}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Continue from a `state`."""
+        self._totals, self._lengths = list(state["totals"]), list(state["lengths"])
+        self._recent = [Episode(*episode) for episode in state["recent"]]
+
+
+class Loop(ABC):
+    """A run in progress: `XlaLoop` compiles environment and agent together, `GymLoop` steps any environment."""
+
+    agent: Agent
+    t: int
+    """Transitions made."""
+
+    @property
+    @abstractmethod
+    def finished(self) -> list[Episode]:
+        """Episodes that ended since whoever reads this list last emptied it."""
+
+    @property
+    @abstractmethod
+    def params(self) -> Any:
+        """The online parameters; the next `advance` may consume them."""
+
+    @property
+    @abstractmethod
+    def encoder(self) -> Encoder:
+        """Turns observations of the environment into those of the agent."""
+
+    @property
+    @abstractmethod
+    def n_actions(self) -> int:
+        """Number of actions."""
+
+    @property
+    def action_offset(self) -> int:
+        """Number of the first action in the environment's own space."""
+        return 0
+
+    @property
+    def frames_per_step(self) -> int:
+        """Frames of the environment that a transition spans."""
+        return 1
+
+    @property
+    @abstractmethod
+    def memory(self) -> str:
+        """Number of transitions in replay and the bytes they take, in words."""
+
+    @property
+    def blocks(self) -> FrameStore | None:
+        """Memory that is too large to be saved whole every time and is saved in blocks; None if there is none."""
+        return None
+
+    @property
+    @abstractmethod
+    def intact(self) -> bool:
+        """Whether there is a state to save: false before the first step and after an interrupted compiled call."""
+
+    @abstractmethod
+    def advance(self, until: int) -> None:
+        """Step until at least ``until`` transitions are made."""
+
+    @abstractmethod
+    def record(self) -> dict[str, Any]:
+        """A row of the metrics: diagnosis of the learner now, and what happened since the last row."""
+
+    @abstractmethod
+    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Pytrees and JSON-ready facts from which `load` continues; without `blocks`."""
+
+    @abstractmethod
+    def load(self, contents: Contents) -> bool:
+        """Continue from a saved state; false if the environment could not be restored and starts new episodes."""
+
+    def step_log(self) -> dict[str, np.ndarray]:
+        """Arrays with one entry per step, by name; empty if steps are not logged."""
+        return {}
+
+    def snapshots(self) -> dict[str, np.ndarray]:
+        """Arrays with one entry per row of the metrics, by name; empty if there are none."""
+        return {}
+
+    def close(self) -> None:  # noqa: B027 (nothing to free by default)
+        """Free what the environments hold."""
+
+
+def next_stop(t: int, steps: int, intervals: Sequence[int]) -> int:
+    """The first step after ``t`` that is a multiple of one of ``intervals``, or the last step."""
+    return min([steps, *((t // every + 1) * every for every in intervals if every)])
