@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from tremble.agent import Agent, LearningSchedule
+from tremble.agent import Agent
 from tremble.core import Transition, Use
 from tremble.dist import ReturnDist
 from tremble.learn import predict_taken
+from tremble.learning_schedule import LearningSchedule
 from tremble.networks import Network
 
 

@@ -456,7 +456,7 @@ def test_clocks(options: dict[str, str], t: int):
         Perturbed(schedule=Schedule("power", **options)).delta(clock), 500 * t**-1.001, rtol=1e-5
     )
     np.testing.assert_allclose(
-        Optimism(schedule=Schedule("sqrt_log", **options)).coefficient(clock), 50 * np.sqrt(np.log(t) / t), rtol=1e-5
+        optimism.coefficient(clock), 50 * np.sqrt(np.log(t) / t), rtol=1e-5
     )
 
 

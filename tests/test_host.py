@@ -14,10 +14,11 @@ import pytest
 from gymnasium import spaces
 
 import tremble
-from tremble.agent import Agent, LearningSchedule
+from tremble.agent import Agent
 from tremble.criteria import Mean
 from tremble.envs.encoding import UnsupportedSpaceError
 from tremble.envs.gym import EnvironmentFaultError, open_environment
+from tremble.learning_schedule import LearningSchedule
 from tremble.representations import Quantile
 from tremble.settings import SettingsError
 from tremble.training import checkpoint

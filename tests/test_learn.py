@@ -12,9 +12,9 @@ from agents import batch_losses, flat_agent, predict_each, predict_one
 import tremble
 import tremble.learn
 from tremble.agent import Agent
-from tremble.core import Clock, Enumerated, Transition
+from tremble.core import Clock, Enumerated, Transition, pick_rows
 from tremble.criteria import Mean, Perturbed
-from tremble.learn import pick_rows, update_target
+from tremble.learn import update_target
 from tremble.networks import MlpSpec
 from tremble.optimisers import Adam
 from tremble.representations import Expected, Quantile

@@ -19,6 +19,7 @@ from tremble.choosers import ChoiceNoise, Chooser, draw_choice
 from tremble.core import Clock, Noise, Scalar, Use
 from tremble.criteria import Criterion, Mean, Perturbed
 from tremble.dist import ReturnDist
+from tremble.learning_schedule import LearningSchedule
 from tremble.networks import ConvSpec, MlpSpec, Network, deepen_streams, init_torso, initialise
 from tremble.optimisers import Adam, Optimiser
 from tremble.replay import ReplaySpec
@@ -62,49 +63,6 @@ class ActInfo(eqx.Module):
 
     greedy: Bool[Array, ""]
     """Whether the criterion agrees with the mean about the best action."""
-
-
-class LearningSchedule(eqx.Module):
-    """When an agent learns. Steps are transitions, counted from 0; both training loops ask `learns_at`."""
-
-    batch_size: int = eqx.field(static=True, default=32)
-    start_steps: int = eqx.field(static=True, default=50_000)
-    """Transitions before learning starts."""
-    update_interval: int = eqx.field(static=True, default=1)
-    """Transitions between two rounds of learning."""
-    updates_per_round: int = eqx.field(static=True, default=1)
-    """Updates in a round. 256 with an interval of 256 learns as often as 1 with 1, in bursts."""
-    target_update_interval: int = eqx.field(static=True, default=10_000)
-    """Transitions between two updates of the target parameters."""
-
-    def __check_init__(self) -> None:
-        """Validate fields."""
-        for name in ("batch_size", "update_interval", "target_update_interval", "updates_per_round"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.start_steps < 0:
-            raise ValueError(f"start_steps must not be negative, got {self.start_steps}")
-
-    @property
-    def first_step(self) -> int:
-        """The first step that may learn: one transition at least is needed."""
-        return max(self.start_steps, 1)
-
-    def learns_at(self, t: int | Int[Array, ""]) -> Any:
-        """Whether step t has a round of learning, which learns from the t transitions before it."""
-        return (t >= self.first_step) & (t % self.update_interval == 0)
-
-    def updates_target_at(self, t: int | Int[Array, ""]) -> Any:
-        """Whether step t updates the target parameters, before its round of learning."""
-        return t % self.target_update_interval == 0
-
-    def updates_before(self, t: int | Int[Array, ""]) -> Int[Array, ""]:
-        """How many updates were made before step t."""
-
-        def rounds(n: Any) -> Any:
-            return -(-n // self.update_interval)
-
-        return self.updates_per_round * jnp.maximum(rounds(t) - rounds(self.first_step), 0)
 
 
 class Agent(eqx.Module):
@@ -292,20 +250,3 @@ class Agent(eqx.Module):
             shape = (self.draws_per_update, self.learning.batch_size)
             return jax.vmap(jax.vmap(draw))(jax.random.split(key, shape))
         return jax.vmap(draw)(jax.random.split(key, self.draws_per_update))
-
-    def for_evaluation(self, criterion: Criterion | None = None, epsilon: float | None = 0.0) -> Agent:
-        """The agent as evaluations act: by another criterion, or by its own (None), at random with ``epsilon``.
-
-        ``epsilon`` None keeps the agent's own schedule. Under another criterion the representation does not override
-        action selection: no options, no bonus.
-        """
-        chooser = dataclasses.replace(
-            self.chooser, random_start=False, use_representation=self.chooser.use_representation and criterion is None
-        )
-        if epsilon is not None:
-            chooser = dataclasses.replace(chooser, epsilon_start=epsilon, epsilon_end=epsilon)
-        if criterion is None:
-            return dataclasses.replace(self, chooser=chooser)
-        return dataclasses.replace(
-            self, chooser=chooser, criterion=criterion, criterion_for="both", resample_noise_every="step"
-        )

@@ -13,6 +13,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
 
+from tremble.dist import ReturnDist
+
 TimeUnit = Literal["transitions", "updates", "episodes", "frames"]
 TimeOrigin = Literal["zero", "learning_start"]
 Scalar = float | Float[Array, ""]
@@ -104,6 +106,20 @@ class Enumerated(eqx.Module):
     def materialise(self) -> Float[Array, "*batch *obs"]:
         """The observations themselves."""
         return self.table[self.index]
+
+
+def materialise(obs: Any) -> Any:
+    """Observations one per sample, also where they were given as `Enumerated`."""
+    return obs.materialise() if isinstance(obs, Enumerated) else obs
+
+
+def pick_rows(dist: ReturnDist, row: Int[Array, "batch"]) -> ReturnDist:
+    """``[rows, atoms] -> [batch, atoms]``, by a product with a one-hot matrix.
+
+    Exact, and its gradient is a matrix product too, where that of an indexed read would be a slow scatter.
+    """
+    pick = jax.nn.one_hot(row, dist.atoms.shape[0], dtype=dist.atoms.dtype)
+    return dist.select(lambda x: jnp.matmul(pick, x, precision=jax.lax.Precision.HIGHEST))
 
 
 @runtime_checkable

@@ -4,7 +4,7 @@ This is the perturbed Bellman operator of the paper, T_xi Z(s, a) = R + gamma Z(
 
     a*_b    = argmax_a score(Z^-(s'_b, a), noise, clock)          selection, by the (random) criterion
     y_b     = r_b + discount_b * atoms of Z^-(s'_b, a*_b)         evaluation, all atoms from that one action
-    loss    = mean_b w_b * divergence(Z(s_b, a_b), y_b)
+    loss    = mean_b w_b * loss(Z(s_b, a_b), y_b)
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
 from tremble.agent import Agent, LearnerState
-from tremble.core import Clock, Enumerated, Noise, Transition
+from tremble.core import Clock, Enumerated, Noise, Transition, materialise, pick_rows
 from tremble.dist import ReturnDist
 from tremble.networks import Network
 from tremble.representations.base import pick_action
@@ -29,7 +29,7 @@ class LearnInfo(eqx.Module):
 
     loss: Float[Array, ""]
     losses: Float[Array, "batch"]
-    """Unweighted loss per sample: what prioritised replay would rank by."""
+    """Unweighted loss per sample: the priorities of prioritised replay."""
     gradient_norm: Float[Array, ""]
     crossing_rate: Float[Array, ""]
     selection_changed: Float[Array, ""]
@@ -38,26 +38,11 @@ class LearnInfo(eqx.Module):
     """The representation's own, averaged over the batch."""
 
 
-def as_batch_of(agent: Agent, obs: Any, per_sample: bool) -> Any:
-    """Observations as predictions need them: materialised where every sample needs a prediction of its own."""
-    per_sample = per_sample or agent.representation.random_levels
-    return obs.materialise() if isinstance(obs, Enumerated) and per_sample else obs
-
-
-def pick_rows(dist: ReturnDist, row: Int[Array, "batch"]) -> ReturnDist:
-    """``[rows, atoms] -> [batch, atoms]``, by a product with a one-hot matrix.
-
-    Exact, and its gradient is a matrix product too, where that of an indexed read would be a slow scatter.
-    """
-    pick = jax.nn.one_hot(row, dist.atoms.shape[0], dtype=dist.atoms.dtype)
-    return dist.select(lambda x: jnp.matmul(pick, x, precision=jax.lax.Precision.HIGHEST))
-
-
 def predict_taken(
     agent: Agent, params: Network, obs: Any, action: Int[Array, "batch"], key: PRNGKeyArray | None = None
 ) -> ReturnDist:
     """Distribution ``[batch, atoms]`` of the action taken at each observation."""
-    obs, query = as_batch_of(agent, obs, per_sample=False), agent.query("online", key)
+    obs, query = materialise(obs) if agent.representation.random_levels else obs, agent.query("online", key)
     if not isinstance(obs, Enumerated):
         return agent.representation.predict_taken(params.head, params.features(obs), action, query)
     per_state = agent.predict(params, obs.table, query)
@@ -78,9 +63,8 @@ def best_return(
     """Z^-(s, a*) per observation, and the share of draws in which the criterion's a* is not the mean's.
 
     ``noise`` has a leading axis of draws. Several draws are the expectation over xi in the paper's objective: their
-    atoms ``[batch, draws * atoms]`` stand side by side, and the mean over target atoms is the mean over draws.
+    atoms ``[batch, draws * atoms]`` are concatenated, and the mean over target atoms is the mean over draws.
     Where predictions are random, the one that selects and the one that evaluates are independent.
-    A representation with a ``bootstrap`` of its own decides itself which return follows.
     """
     evaluate_key, select_key = (None, None) if key is None else jax.random.split(key)
     evaluator = agent.predict(state.target_params, obs, agent.query("target", evaluate_key))
@@ -119,7 +103,8 @@ def bootstrap_target(
     key: PRNGKeyArray | None = None,
 ) -> tuple[ReturnDist, Float[Array, ""]]:
     """r + discount * Z^-(s', a*), and the share of selections the criterion changed."""
-    obs = as_batch_of(agent, batch.obs_t, per_sample=agent.noise_per_sample or batch.mask_t is not None)
+    per_sample = agent.noise_per_sample or agent.representation.random_levels or batch.mask_t is not None
+    obs = materialise(batch.obs_t) if per_sample else batch.obs_t
     if isinstance(obs, Enumerated):
         per_state, changed = best_return(agent, state, obs.table, None, noise, clock, key)
         future, changed = pick_rows(per_state, obs.index), changed[obs.index]
@@ -140,10 +125,7 @@ def losses_of(
     """The objective, mean_b w_b loss_b + auxiliary_b; and the losses and predictions it is made of."""
     predicted = predict_taken(agent, params, batch.obs_tm1, batch.action_tm1, key)
     losses = agent.representation.loss(predicted, target, batch.extra)
-    shown = batch._replace(
-        obs_tm1=as_batch_of(agent, batch.obs_tm1, per_sample=True),
-        obs_t=as_batch_of(agent, batch.obs_t, per_sample=True),
-    )
+    shown = batch._replace(obs_tm1=materialise(batch.obs_tm1), obs_t=materialise(batch.obs_t))
     auxiliary = agent.representation.auxiliary_loss(params, target_params, shown)
     assert batch.weight is not None, "samplers set the weight"
     return (batch.weight * losses).mean() + auxiliary.mean(), (losses, predicted)
@@ -164,7 +146,7 @@ def learn(
 
 
 def split_key(key: PRNGKeyArray | None) -> tuple[PRNGKeyArray | None, PRNGKeyArray | None]:
-    """The keys of an update's two parts: of the trained prediction, and of what it is trained towards."""
+    """The keys of an update's two parts: the online prediction, and the target."""
     if key is None:
         return None, None
     online, target = jax.random.split(key)
@@ -179,7 +161,7 @@ def regress(
     changed: Float[Array, ""],
     key: PRNGKeyArray | None = None,
 ) -> tuple[LearnerState, LearnInfo]:
-    """A gradient step towards the target; ``changed`` is passed on."""
+    """A gradient step towards the target; ``changed`` goes into the diagnostics."""
 
     def objective(params: Network) -> tuple[Float[Array, ""], tuple[Float[Array, "batch"], ReturnDist]]:
         return losses_of(agent, params, state.target_params, batch, target, key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -80,7 +81,7 @@ class TrainedAgent:
 
     def policy(self, criterion: Criterion | None = None, epsilon: float | None = 0.0) -> Policy:
         """Act by a criterion (None: the agent's own), at random with ``epsilon`` (None: the agent's own schedule)."""
-        return Policy(self.agent.for_evaluation(criterion, epsilon), self.params, self.n_actions, self.clock)
+        return Policy(_for_evaluation(self.agent, criterion, epsilon), self.params, self.n_actions, self.clock)
 
     def predict(
         self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = True
@@ -128,6 +129,22 @@ class Policy:
     def act(self, actors: ActorState, obs: Any, mask: Any, keys: PRNGKeyArray) -> tuple[Any, ActorState]:
         """Actions ``[n]`` (from 0) for encoded observations, and the new actor states; one key each."""
         return _act(self.agent, self.params, actors, obs, mask, keys, self.clock)
+
+
+def _for_evaluation(agent: Agent, criterion: Criterion | None, epsilon: float | None) -> Agent:
+    """The agent as a policy acts: never at random because learning has not started yet.
+
+    Under another criterion the representation does not override action selection: no options, no bonus.
+    """
+    own = criterion is None and agent.chooser.use_representation
+    chooser = dataclasses.replace(agent.chooser, random_start=False, use_representation=own)
+    if epsilon is not None:
+        chooser = dataclasses.replace(chooser, epsilon_start=epsilon, epsilon_end=epsilon)
+    if criterion is None:
+        return dataclasses.replace(agent, chooser=chooser)
+    return dataclasses.replace(
+        agent, chooser=chooser, criterion=criterion, criterion_for="both", resample_noise_every="step"
+    )
 
 
 @jax.jit
