@@ -65,6 +65,13 @@ def files(directory: Path) -> dict[str, bytes]:
     return {str(p.relative_to(directory)): p.read_bytes() for p in found}
 
 
+def test_frames_of_a_run_are_those_of_the_emulator(whole):
+    assert whole[0].agent.counts.frames == 4 * STEPS == tremble.load(whole[1]).counts.frames
+    options = {"protocol": "dopamine", "frame_skip_min": 2, "frame_skip_max": 2}
+    assert open_environment("atari/Pong", options=options).frames_per_step == 2
+    assert open_environment("atari/Pong", 2, options=options | {"engine": "vector"}).frames_per_step == 2
+
+
 def test_a_run_learns_from_pictures_stored_once(whole):
     run, _, messages = whole
     assert run.rows[-1]["updates"] == (STEPS - 100) // 4 and np.isfinite(run.rows[-1]["loss"])

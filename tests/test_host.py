@@ -185,6 +185,41 @@ def test_both_loops_make_the_same_run():
         np.testing.assert_allclose(x, y, atol=2e-5)
 
 
+class FourFrames(gymnasium.Wrapper):
+    """An environment whose steps span four frames."""
+
+    @property
+    def unwrapped(self):
+        return self
+
+    metadata = {"frames_per_step": 4}  # noqa: RUF012
+
+
+def test_frames_are_counted_in_frames():
+    """A step of four frames moves a schedule in frames by four, and a schedule in transitions by one."""
+
+    def delta(env, t_unit):
+        run = small_run(env=env, steps=100, hyperparameters="control", t_unit=t_unit)
+        assert run.agent.counts.frames == (400 if env is not make_one else 100)
+        return run.rows[-1]["delta"], run
+
+    def make_one():
+        return gymnasium.make("CartPole-v1")
+
+    def make_four():
+        return FourFrames(gymnasium.make("CartPole-v1"))
+
+    by_frames, four = delta(make_four, "frames")
+    by_transitions, _ = delta(make_four, "transitions")
+    one_frame, _ = delta(make_one, "frames")
+    assert by_transitions == one_frame
+    criterion = four.agent.agent.criterion
+    clock = tremble.core.Clock(*[np.int32(n) for n in (100, 40, 0, 400)])
+    assert by_frames == pytest.approx(float(criterion.metrics(criterion.draw(jax.random.key(0)), clock)["delta"]))
+    assert by_frames < by_transitions / 2
+    assert open_environment(make_four, 2, parallel=True).frames_per_step == 4
+
+
 class Broken(gymnasium.Env):
     """Misbehaves at a step of choice, once."""
 

@@ -1,4 +1,4 @@
-"""Observations of any Gymnasium space as arrays a network takes."""
+"""Observations of any Gymnasium space as arrays for a network."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from gymnasium import spaces
 
 
 class UnsupportedSpaceError(ValueError):
-    """A space no agent here can work with; the message says which, and what would do."""
+    """A space that agents do not support; the message names it and the supported ones."""
 
 
 @dataclass(frozen=True)
 class Encoder:
-    """Turns observations of one space into arrays of one shape, single ones or batches of them.
+    """Converts observations of a space, single or in batches, to arrays of one shape.
 
-    A box keeps its shape (bytes stay bytes, other numbers become float32). Choices become unit vectors. Whatever is
-    composed (dicts in order of their keys, tuples) is flattened and laid end to end. Gymnasium's own `flatten` does
-    this for one observation at a time and needs the space object; this works on batches and can be saved as JSON.
+    A box keeps its shape (bytes stay bytes, other numbers become float32). Discrete values become one-hot vectors.
+    Dicts (in order of their keys) and tuples are flattened and concatenated. Unlike Gymnasium's `flatten`, this works
+    on batches and can be saved as JSON.
     """
 
     kind: str
@@ -29,11 +29,11 @@ class Encoder:
     """Shape of an encoded observation."""
     dtype: str = "float32"
     sizes: tuple[int, ...] = ()
-    """Number of choices, for discrete spaces."""
+    """Number of values of each discrete component."""
     start: tuple[int, ...] = ()
-    """Smallest value of each choice."""
+    """Smallest value of each discrete component."""
     parts: dict[str, Encoder] = field(default_factory=dict)
-    """Encoders of the components, for composed spaces."""
+    """Encoders of the components of a dict or tuple."""
 
     @staticmethod
     def of(space: spaces.Space[Any]) -> Encoder:
@@ -77,7 +77,7 @@ class Encoder:
         return hot[0] if len(hot) == 1 else np.concatenate(hot, axis=-1)
 
     def batch_of(self, obs: Any) -> int | None:
-        """How many observations a container holds along a leading axis; None if it is a single one."""
+        """Number of observations along the leading axis; None for a single observation."""
         if self.kind == "dict" or self.kind == "tuple":
             key, part = next(iter(self.parts.items()))
             return part.batch_of(obs[key] if self.kind == "dict" else obs[0])
@@ -98,7 +98,7 @@ class Encoder:
 
     @staticmethod
     def restore(described: Mapping[str, Any]) -> Encoder:
-        """The encoder `describe` described."""
+        """The encoder from its `describe`."""
         parts = {key: Encoder.restore(part) for key, part in described["parts"].items()}
         numbers = {key: tuple(int(x) for x in described[key]) for key in ("shape", "sizes", "start")}
         return Encoder(str(described["kind"]), dtype=str(described["dtype"]), parts=parts, **numbers)
@@ -111,7 +111,7 @@ def _composed(kind: str, parts: dict[str, Encoder]) -> Encoder:
 
 
 def count_actions(space: spaces.Space[Any], name: str) -> tuple[int, int]:
-    """Number of actions and the first one's number; an error unless the space is discrete."""
+    """Number of actions and number of the first one; an error unless the space is discrete."""
     if isinstance(space, spaces.Discrete):
         return int(space.n), int(space.start)
     hint = (

@@ -1,7 +1,6 @@
-"""True transitions from any Gymnasium environment: one or several, stepped here or in other processes, in every
-autoreset mode.
+"""Transitions from any Gymnasium environment: one or several, in this process or others, in every autoreset mode.
 
-What the three modes of Gymnasium's vector environments mean for a transition that ends an episode:
+The three modes of Gymnasium's vector environments differ in the transition that ends an episode:
 
     disabled    `step` returns the final observation; we reset. This is what vectors made here use.
     same step   `step` returns the next episode's first observation; the final one is in ``info["final_obs"]``.
@@ -28,23 +27,23 @@ from tremble.settings import SettingsError
 
 INFO_ACTION_MASK = "action_mask"
 INFO_NO_BOOTSTRAP = "no_bootstrap"
-"""In ``info``: what follows this step is not part of its return, although the episode goes on (a life was lost)."""
+"""In ``info``: the return ends with this step, although the episode continues (a life was lost)."""
 INFO_RAW_REWARD = "raw_reward"
-"""In ``info``: the reward as people count it, where the agent's is clipped."""
+"""In ``info``: the reward in points of the game, if the agent's is clipped."""
 INFO_TRAINING_REWARD = "training_reward"
-"""In ``info``: the reward that agents are trained on, where an environment for evaluation gives another."""
+"""In ``info``: the reward that agents are trained on, if an environment for evaluation returns another."""
 INFO_GAME_OVER = "game_over"
-"""In ``info``: whether what people call a game has ended, where the agent's episodes are shorter."""
+"""In ``info``: whether a whole game has ended, if the agent's episodes are shorter (lives)."""
 Snapshots = list[tuple[dict[str, Any], dict[str, np.ndarray]]]
 
 
 class EnvironmentFaultError(RuntimeError):
-    """The environment misbehaved; the message names it, the step, and what it did."""
+    """The environment raised, or returned something that is not finite; the message names it and the step."""
 
 
 @dataclass(frozen=True)
 class Observation:
-    """What agents see before they act: ``obs[n, *obs]`` and the permitted actions ``mask[n, actions]`` if it says."""
+    """Encoded observations ``obs[n, *obs]``; permitted actions ``mask[n, actions]`` if the environment gives them."""
 
     obs: np.ndarray
     mask: np.ndarray | None
@@ -52,28 +51,28 @@ class Observation:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one step of n environments brought."""
+    """The result of one step of n environments."""
 
     happened: np.ndarray
-    """bool[n]: false where the call only reset, so that there is no transition."""
+    """bool[n]: false where the call only reset, so there is no transition."""
     reward: np.ndarray
     terminated: np.ndarray
     truncated: np.ndarray
     final: Observation
-    """Where each transition led: the true final observation where an episode ended."""
+    """The observation after each transition: the final one where an episode ended."""
     next: Observation
-    """What to act on next: the next episode's first observation where one ended."""
+    """The observation to act on next: the next episode's first one where an episode ended."""
     no_bootstrap: np.ndarray
-    """bool[n]: where nothing after the step counts, although the episode goes on."""
+    """bool[n]: where the return ends although the episode continues."""
     score: np.ndarray
-    """The reward in points of the game."""
+    """Rewards in points of the game."""
     over: np.ndarray
-    """bool[n]: where a whole game ended, for the records."""
+    """bool[n]: where a whole game ended; returns in the logs are those of games."""
 
 
 @runtime_checkable
 class Environment(Protocol):
-    """n environments as a training loop sees them."""
+    """n environments, as a training loop uses them."""
 
     name: str
     n_envs: int
@@ -88,27 +87,27 @@ class Environment(Protocol):
 
     @property
     def resetting(self) -> np.ndarray:
-        """bool[n]: where the next step will only reset, whatever the action."""
+        """bool[n]: where the next step only resets and ignores the action."""
         ...
 
     def start(self, seeds: Sequence[int]) -> Observation:
-        """Begin an episode in each, from its seed."""
+        """Start an episode in each environment from its seed."""
         ...
 
     def send(self, actions: np.ndarray) -> None:
-        """Give the actions; what runs elsewhere begins at once."""
+        """Send the actions; environments in other processes start stepping."""
         ...
 
     def receive(self) -> Outcome:
-        """The outcome of the actions sent."""
+        """Wait for the outcome of the actions sent."""
         ...
 
     def snapshot(self) -> Snapshots | None:
-        """How to get back here, or None if there is no way."""
+        """JSON-ready facts and arrays per environment from which `rewind` restores it; None if it cannot."""
         ...
 
     def rewind(self, snapshots: Snapshots) -> np.ndarray | None:
-        """Go back there; the encoded observations ``[n, *obs]``, or None if it did not work."""
+        """Restore a `snapshot`; the encoded observations ``[n, *obs]``, or None if it failed."""
         ...
 
     def close(self) -> None:
@@ -117,10 +116,10 @@ class Environment(Protocol):
 
 
 class Serial:
-    """Environments stepped one after the other in this process: the fastest way for cheap ones."""
+    """Environments stepped one after the other in this process: the fastest for cheap ones."""
 
     def __init__(self, envs: Sequence[gymnasium.Env[Any, Any]], name: str):
-        """Take over environments of one kind."""
+        """Wrap environments with equal spaces."""
         self.name, self.n_envs = name, len(envs)
         self.envs = [Rewindable(env, i) for i, env in enumerate(envs)]
         self.encoder = Encoder.of(self.envs[0].observation_space)
@@ -134,17 +133,17 @@ class Serial:
         self.resetting = np.zeros(self.n_envs, bool)
 
     def start(self, seeds: Sequence[int]) -> Observation:
-        """Begin an episode in each, from its seed."""
+        """Start an episode in each environment from its seed."""
         for i, seed in enumerate(seeds):
             self._reset(i, seed)
         return self._seen()
 
     def send(self, actions: np.ndarray) -> None:
-        """Remember the actions: this process is where the environments run."""
+        """Keep the actions for `receive`."""
         self._actions = actions
 
     def receive(self) -> Outcome:
-        """Step each, and start the next episode where one ended."""
+        """Step each environment, and reset it if its episode ended."""
         n = self.n_envs
         reward, terminated, truncated = np.zeros(n), np.zeros(n, bool), np.zeros(n, bool)
         no_bootstrap, score, over = np.zeros(n, bool), np.zeros(n), np.zeros(n, bool)
@@ -162,11 +161,11 @@ class Serial:
         return Outcome(happened, reward, terminated, truncated, after, self._seen(), no_bootstrap, score, over)
 
     def snapshot(self) -> Snapshots | None:
-        """How to get back here."""
+        """As `Environment.snapshot`."""
         return [env.snapshot() for env in self.envs]
 
     def rewind(self, snapshots: Snapshots) -> np.ndarray | None:
-        """Go back there."""
+        """As `Environment.rewind`."""
         there = [env.rewind(snapshots) for env in self.envs]
         if any(obs is None for obs in there):
             return None
@@ -190,7 +189,7 @@ class Vector:
     """A Gymnasium vector environment in any autoreset mode."""
 
     def __init__(self, envs: VectorEnv[Any, Any, Any], name: str, rewindable: bool = False):
-        """``rewindable`` says that each of the environments inside is a `Rewindable`."""
+        """``rewindable``: whether every environment in the vector is a `Rewindable`."""
         self.name, self.envs, self.n_envs = name, envs, envs.num_envs
         self.encoder = Encoder.of(envs.single_observation_space)
         self.n_actions, self.action_offset = count_actions(envs.single_action_space, name)
@@ -208,13 +207,13 @@ class Vector:
         self._sent: np.ndarray | None = None
 
     def start(self, seeds: Sequence[int]) -> Observation:
-        """Begin an episode in each, from its seed."""
+        """Start an episode in each environment from its seed."""
         obs, info = self.envs.reset(seed=list(seeds))  # type: ignore[arg-type]
         self.resetting[:] = False
         return self._seen(obs, info)
 
     def send(self, actions: np.ndarray) -> None:
-        """Give the actions; processes of their own begin at once."""
+        """Send the actions; environments in other processes start stepping."""
         actions = np.asarray(actions, np.int64) + self.action_offset
         if isinstance(self.envs, AsyncVectorEnv):
             self.envs.step_async(actions)
@@ -222,14 +221,14 @@ class Vector:
             self._sent = actions
 
     def receive(self) -> Outcome:
-        """The outcome, translated from the autoreset mode."""
+        """Step, and convert the result from the autoreset mode."""
         if isinstance(self.envs, AsyncVectorEnv):
             obs, reward, terminated, truncated, info = self.envs.step_wait()
         else:
             obs, reward, terminated, truncated, info = self.envs.step(self._sent)
         seen = self._seen(obs, info)
         reward, terminated, truncated = np.asarray(reward), np.asarray(terminated), np.asarray(truncated)
-        no_bootstrap, score, over = self._told(info, reward, terminated | truncated)
+        no_bootstrap, score, over = self._from_info(info, reward, terminated | truncated)
         after, happened = seen, ~self.resetting
         ended = (terminated | truncated) & happened
         if self.mode is AutoresetMode.NEXT_STEP:
@@ -247,11 +246,11 @@ class Vector:
         return Outcome(happened, reward, terminated, truncated, after, seen, no_bootstrap, score, over)
 
     def snapshot(self) -> Snapshots | None:
-        """How to get back here; vectors that were not made here cannot say."""
+        """As `Environment.snapshot`; None for vectors that `open_environment` did not make."""
         return list(self.envs.call("snapshot")) if self._rewindable else None  # type: ignore[attr-defined]
 
     def rewind(self, snapshots: Snapshots) -> np.ndarray | None:
-        """Go back there."""
+        """As `Environment.rewind`."""
         if not self._rewindable:
             return None
         there = self.envs.call("rewind", snapshots)  # type: ignore[attr-defined]
@@ -269,12 +268,12 @@ class Vector:
             np.array(self.encoder(obs, (self.n_envs,))), None if mask is None else np.asarray(mask).astype(bool)
         )
 
-    def _told(self, info: dict[str, Any], reward: np.ndarray, ended: np.ndarray) -> tuple[np.ndarray, ...]:
-        """What environments say besides: where the return is cut, the reward in points, and where a game ended.
+    def _from_info(self, info: dict[str, Any], reward: np.ndarray, ended: np.ndarray) -> tuple[np.ndarray, ...]:
+        """``no_bootstrap``, ``score`` and ``over`` of an `Outcome`, from ``info``.
 
-        Under the same-step mode, what is said of an episode's last step is in ``final_info``.
+        In the same-step mode, the entries of an episode's last step are in ``final_info``.
         """
-        said = []
+        found = []
         for key, default in (
             (INFO_NO_BOOTSTRAP, np.zeros(self.n_envs, bool)),
             (INFO_RAW_REWARD, reward),
@@ -284,11 +283,11 @@ class Vector:
             for source in (info, info.get("final_info", {})):
                 if key in source:
                     values = np.where(source.get(f"_{key}", True), source[key], values)
-            said.append(values)
-        return tuple(said)
+            found.append(values)
+        return tuple(found)
 
     def _final(self, seen: Observation, info: dict[str, Any], ended: np.ndarray) -> Observation:
-        """What episodes ended with, under the same-step mode."""
+        """The final observations in the same-step mode."""
         obs, mask = seen.obs.copy(), None if seen.mask is None else seen.mask.copy()
         final = info["final_obs"]
         for i in np.flatnonzero(ended):
@@ -303,7 +302,7 @@ def open_environment(
 ) -> Environment:
     """An `Environment` from a Gymnasium id, ``module:Class``, a function that makes one, or a ready-made object.
 
-    ``parallel`` gives each environment a process of its own; worth it where a step takes milliseconds.
+    ``parallel`` runs each environment in its own process, which is faster if a step takes milliseconds.
     """
     name = name_of(env)
     if isinstance(env, VectorEnv):
@@ -319,16 +318,16 @@ def open_environment(
     make = partial(make_single, env, options or {})
     if not parallel:
         return Serial([make() for _ in range(n_envs)], name)
-    make().close()  # here first, so that a mistake is one message and not that of n processes
+    make().close()  # in this process first, so that an error is reported once
     functions = [partial(_make_numbered, make, i) for i in range(n_envs)]
-    # Not by forking this process: JAX has threads here, and a fork takes their locks along.
+    # Not by forking this process: JAX has threads, and a fork would copy their locks.
     start = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
     processes = AsyncVectorEnv(functions, context=start, autoreset_mode=AutoresetMode.DISABLED)
     return Vector(processes, name, rewindable=True)
 
 
 def make_single(env: Any, options: dict[str, Any]) -> gymnasium.Env[Any, Any]:
-    """One environment from a Gymnasium id, ``module:Class`` or a function; what goes wrong is explained."""
+    """One environment from a Gymnasium id, ``module:Class`` or a function; errors name the environment and a fix."""
     try:
         if not isinstance(env, str):
             return env(**options)
@@ -352,7 +351,7 @@ def _make_numbered(make: Callable[[], gymnasium.Env[Any, Any]], index: int) -> g
 
 
 def name_of(env: Any) -> str:
-    """What to call an environment in messages and files."""
+    """The name of an environment in messages and files."""
     if isinstance(env, str):
         return env
     spec = getattr(env, "spec", None)

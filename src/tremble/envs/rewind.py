@@ -1,4 +1,4 @@
-"""Bringing a Gymnasium environment back to where it was, without pickling it."""
+"""Restoring the state of a Gymnasium environment without pickling it."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ import numpy as np
 
 @runtime_checkable
 class Savable(Protocol):
-    """An environment that can say what state it is in: the best case, and used where offered."""
+    """An environment that can save and load its state."""
 
     def save_state(self) -> dict[str, np.ndarray]:
-        """Everything that determines what follows."""
+        """Everything that later steps depend on."""
         ...
 
     def load_state(self, state: dict[str, np.ndarray]) -> Any:
-        """Be in that state again; returns the observation there."""
+        """Restore a `save_state`; returns the observation."""
         ...
 
 
 class Rewindable(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Remembers how the present state came about: the generator when the episode began, and the actions since.
+    """Records the episode's RNG state and actions; `rewind` restores the RNG, resets and repeats the actions.
 
-    Most environments are a deterministic function of their Gymnasium generator (`np_random`) and the actions, so
-    resetting with that generator and repeating the actions leads to the same state. Whoever rewinds compares the
-    observation, because an environment may hide other randomness.
+    That leads to the same state if the environment is a deterministic function of its Gymnasium generator (`np_random`)
+    and the actions. The caller of `rewind` compares observations, because an environment may have other randomness.
+    An environment that is `Savable` is saved and loaded instead.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], index: int = 0):
-        """``index`` is the environment's number among several."""
+        """``index``: position of the environment among several."""
         super().__init__(env)
         self._index = index
         self._seed: int | None = None
@@ -38,31 +38,31 @@ class Rewindable(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._actions: list[int] = []
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Start an episode, and remember from what."""
+        """Start an episode and record its RNG state."""
         self._seed = None if seed is None else int(seed)
-        # Reading `np_random` of an environment that was never seeded would seed it; then there is nothing to remember.
+        # Reading `np_random` of an environment that was never seeded would seed it.
         ready = seed is None and getattr(self.unwrapped, "_np_random", None) is not None
         self._generator = dict(self.unwrapped.np_random.bit_generator.state) if ready else None
         self._actions = []
         return self.env.reset(seed=seed, options=options)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """A step, remembered."""
+        """Step and record the action."""
         outcome = self.env.step(action)
-        self._actions.append(int(action))  # only now: a step that failed is not part of the way back
+        self._actions.append(int(action))  # after the step: one that raised is not repeated
         return outcome
 
     def snapshot(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """JSON-ready facts and arrays from which `rewind` gets back here."""
+        """JSON-ready facts and arrays from which `rewind` restores this state."""
         if isinstance(self.unwrapped, Savable):
             return {"how": "state"}, self.unwrapped.save_state()
         facts = {"how": "replay", "seed": self._seed, "generator": self._generator}
         return facts, {"actions": np.asarray(self._actions, np.int32)}
 
     def rewind(self, snapshots: list[tuple[dict[str, Any], dict[str, np.ndarray]]]) -> Any:
-        """Be where the snapshot of this environment's number was; returns the observation there, None if it cannot.
+        """Restore the snapshot at this environment's index; returns the observation, None if it failed.
 
-        It takes the snapshots of all environments, because a vector environment passes every one the same arguments.
+        Takes the snapshots of all environments, because vector environments pass the same arguments to each.
         """
         facts, arrays = snapshots[self._index]
         if facts["how"] == "state" and isinstance(self.unwrapped, Savable):

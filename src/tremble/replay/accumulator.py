@@ -29,8 +29,8 @@ class Accumulator:
             raise ValueError(f"n_envs must be at least 1, got {n_envs}")
         self.n_step, self.n_envs = n_step, n_envs
         self._powers = [float(gamma) ** k for k in range(n_step + 1)]
-        # Per environment the steps that still wait for rewards, oldest first: (observation, action, reward, extra).
-        self._pending: list[deque[tuple[np.ndarray, np.ndarray, float, Any]]] = [deque() for _ in range(n_envs)]
+        # Per environment the steps that wait for further rewards, oldest first; what follows them is not set yet.
+        self._pending: list[deque[Transition]] = [deque() for _ in range(n_envs)]
 
     def add(
         self,
@@ -51,8 +51,8 @@ class Accumulator:
         """
         pending = self._pending[env]
         # Copies, because environments may write the next observation into the same array.
-        left = None if extra is None else np.array(extra)
-        pending.append((np.array(obs), np.asarray(action, np.int32), float(reward), left))
+        kept = None if extra is None else np.array(extra)
+        pending.append(_step(np.array(obs), np.asarray(action, np.int32), float(reward), kept))
         after = np.array(next_obs)
         mask = None if next_mask is None else np.array(next_mask, bool)
         if terminated or truncated:
@@ -68,12 +68,14 @@ class Accumulator:
     def _item(self, env: int, start: int, terminated: bool, after: np.ndarray, mask: np.ndarray | None) -> Transition:
         """The window from pending step ``start`` to the newest."""
         steps = list(self._pending[env])[start:]
-        obs, action, _, extra = steps[0]
         # Summed in float64: in float32 the error would grow with the window.
-        total = sum(power * reward for power, (_, _, reward, _) in zip(self._powers, steps, strict=False))
+        total = sum(power * step.reward_t for power, step in zip(self._powers, steps, strict=False))
         discount = 0.0 if terminated else self._powers[len(steps)]
-        return Transition(
-            obs, action, np.asarray(total, np.float32), np.asarray(discount, np.float32), after, None, mask, extra
+        return steps[0]._replace(
+            reward_t=np.asarray(total, np.float32),
+            discount_t=np.asarray(discount, np.float32),
+            obs_t=after,
+            mask_t=mask,
         )
 
     def drop(self, env: int) -> None:
@@ -88,12 +90,12 @@ class Accumulator:
         steps = [step for pending in self._pending for step in pending]
         state = {
             "pending": np.array([len(pending) for pending in self._pending], np.int64),
-            "obs": np.stack([obs for obs, _, _, _ in steps]) if steps else np.zeros((0,), np.float32),
-            "action": np.array([action for _, action, _, _ in steps], np.int32),
-            "reward": np.array([reward for _, _, reward, _ in steps], np.float64),
+            "obs": np.stack([step.obs_tm1 for step in steps]) if steps else np.zeros((0,), np.float32),
+            "action": np.array([step.action_tm1 for step in steps], np.int32),
+            "reward": np.array([step.reward_t for step in steps], np.float64),
         }
-        if steps and steps[0][3] is not None:
-            state["extra"] = np.stack([extra for _, _, _, extra in steps])
+        if steps and steps[0].extra is not None:
+            state["extra"] = np.stack([step.extra for step in steps])
         return state
 
     def load(self, state: dict[str, np.ndarray]) -> None:
@@ -106,10 +108,15 @@ class Accumulator:
             )
         extras = state.get("extra", [None] * sum(lengths))
         steps = [
-            (np.array(obs), np.asarray(action), reward, None if extra is None else np.array(extra))
+            _step(np.array(obs), np.asarray(action), reward, None if extra is None else np.array(extra))
             for obs, action, reward, extra in zip(
                 state["obs"], state["action"], state["reward"].tolist(), extras, strict=True
             )
         ]
         ends = np.cumsum(lengths).tolist()
         self._pending = [deque(steps[end - length : end]) for length, end in zip(lengths, ends, strict=True)]
+
+
+def _step(obs: np.ndarray, action: np.ndarray, reward: float, extra: np.ndarray | None) -> Transition:
+    """A step whose reward is that of the step alone, and whose discount and next observation are not known yet."""
+    return Transition(obs, action, reward, None, None, extra=extra)
