@@ -17,7 +17,7 @@ from tremble.studies import STUDIES
 from tremble.studies.atari import curves as atari_curves
 from tremble.studies.atari import pong_schedules, quota
 from tremble.studies.atari import study as atari
-from tremble.studies.atari.bill import bill, speed_of
+from tremble.studies.atari.cost import cost_estimate, speed_of
 from tremble.studies.atari.plan import plan_of
 from tremble.studies.atari.results import area, load_run, published_score, run_scores, tidy, windows
 from tremble.studies.atari.tables import even, write_raw
@@ -64,7 +64,9 @@ def fill(study, options, curves, final=(1.0, 3.0)):
 
 
 def test_cells_follow_the_protocol(tmp_path):
-    cells = atari.cells(options_of(atari.STUDY, tmp_path, "games=Pong,ms_pacman", "agents=pqr", "protocol=dopamine"))
+    cells = atari.STUDY.cells(
+        options_of(atari.STUDY, tmp_path, "games=Pong,ms_pacman", "agents=pqr", "protocol=dopamine")
+    )
     assert [cell.label for cell in cells] == ["Pong | pqr", "MsPacman | pqr"]
     spec = cells[0].spec(3, 7)
     assert spec.steps == 2_500_000 and spec.protocol == "dopamine" and spec.env == "atari/Pong" and spec.seed == 3
@@ -81,7 +83,7 @@ def test_all_49_games_and_the_agents_without_a_memory(tmp_path):
     plan = plan_of(quota.STUDY, options_of(quota.STUDY, tmp_path))
     assert len(plan.games) == 49 and plan.frames == 40_000_000 and plan.steps == 10_000_000
     chosen = options_of(quota.STUDY, tmp_path, "games=pong", "memory_size=200000")
-    specs = {cell.agent: cell.spec(0, 1) for cell in quota.cells(chosen)}
+    specs = {cell.agent: cell.spec(0, 1) for cell in quota.STUDY.cells(chosen)}
     assert specs["quota_onpolicy"].n_envs == 16 and specs["quota_onpolicy"].agent_options == {}
     assert specs["quota_onpolicy"].build_agent().fitted_to(16).memory_size == 80
     assert specs["quota"].n_envs == 1 and specs["quota"].build_agent().memory_size == 200_000
@@ -112,13 +114,15 @@ def test_length_by_frames_or_by_steps(tmp_path):
 )
 def test_choices_that_do_not_exist(setting, message, tmp_path):
     with pytest.raises(SettingsError, match=message):
-        atari.cells(options_of(atari.STUDY, tmp_path, setting))
+        atari.STUDY.cells(options_of(atari.STUDY, tmp_path, setting))
 
 
 def test_pong_schedules_are_about_pong(tmp_path):
     with pytest.raises(SettingsError, match="no choice 'games'"):
         options_of(pong_schedules.STUDY, tmp_path, "games=breakout")
-    assert [cell.env for cell in pong_schedules.cells(options_of(pong_schedules.STUDY, tmp_path))] == ["atari/Pong"] * 5
+    assert [cell.env for cell in pong_schedules.STUDY.cells(options_of(pong_schedules.STUDY, tmp_path))] == [
+        "atari/Pong"
+    ] * 5
 
 
 @pytest.mark.parametrize("study", FOUR, ids=lambda study: study.name)
@@ -130,7 +134,7 @@ def test_quick_looks_are_small(study, tmp_path):
         spec = cell.spec(0, options.steps)
         agent = spec.build_agent()
         assert spec.steps == 2_000 and agent.memory_size == 2_000 and spec.env_options["cap_frames"] == 2_000
-    assert STUDIES[study.name] is study and study.bill is bill
+    assert STUDIES[study.name] is study and study.cost_estimate is cost_estimate
 
 
 def test_studies_share_their_runs(tmp_path):
@@ -165,7 +169,7 @@ def test_windows_and_areas_by_hand():
 
 def test_loading_a_result(tmp_path):
     options = options_of(atari.STUDY, tmp_path, "games=bank_heist", "agents=pqr", "frames=3000000")
-    (cell,) = atari.cells(options)
+    (cell,) = atari.STUDY.cells(options)
     spec = cell.spec(2, options.steps)
     path = stored(options.store, spec)
     write_result(
@@ -192,7 +196,7 @@ def test_protocols_are_not_mixed(tmp_path):
         options = options_of(atari.STUDY, tmp_path, "games=pong", "agents=pqr", f"protocol={protocol}")
         fill(atari.STUDY, options, {"Pong | pqr": [[1.0]]})
         results[protocol] = collect(atari.STUDY, options, quiet())["Pong | pqr"]
-    with pytest.raises(SettingsError, match="dqn_zoo, paper do not go into one table"):
+    with pytest.raises(SettingsError, match="dqn_zoo, paper cannot go into one table"):
         write_raw({"Pong | pqr": results["paper"] + results["dqn_zoo"]}, plan_of(atari.STUDY, options), tmp_path)
 
 
@@ -368,11 +372,11 @@ def test_reports_of_quick_looks(study, tmp_path):
     options = options_of(study, tmp_path, steps=study.quick_steps, quick=True, report_only=True)
     fill(study, options, {cell.label: [[k, k + 1.0]] for k, cell in enumerate(study.cells(options))})
     report = run_study(study, options, quiet()).read_text()
-    assert "is no result" in report and "8,000 frames (2,000 steps of the agent)" in report
+    assert "is not a result" in report and "8,000 frames (2,000 steps of the agent)" in report
     assert ": supported" not in report and ": contradicted" not in report.replace("contradicted here", "")
 
 
-# --- the bill ---------------------------------------------------------------------------------------------------------
+# --- estimated cost ---------------------------------------------------------------------------------------------------
 
 
 def shown(renderable):
@@ -381,23 +385,25 @@ def shown(renderable):
     return " ".join(console.file.getvalue().split())
 
 
-def test_the_bill_is_shown_and_adds_up(tmp_path):
+def test_the_cost_estimate_adds_up(tmp_path):
     options = options_of(atari.STUDY, tmp_path, "games=pong", "agents=qrdqn,pqr", "speed=500", seeds=3, jobs=2)
-    specs = [cell.spec(seed, 1) for seed in range(3) for cell in atari.cells(options)]
-    text = shown(bill(specs, [], options))
+    specs = [cell.spec(seed, 1) for seed in range(3) for cell in atari.STUDY.cells(options)]
+    text = shown(cost_estimate(specs, [], options))
     assert "6 runs to train, 2 at a time, under paper" in text
     # 10M frames at 500 a second are 5.56 hours; six of them two at a time 16.7. An update every 4 of 2.45M steps.
-    assert "612,500" in text and "500 │ 5.6" in text and ": 16.7 (0.7 days)" in text and "as said" in text
+    assert "612,500" in text and "500 │ 5.6" in text and ": 16.7 (0.7 days)" in text and "as given" in text
     assert "memory for replay: 13.5 GiB at a time" in text
-    unknown = shown(bill(specs, [], dataclasses.replace(options, choices=options.choices | {"speed": "unknown"})))
-    assert "hours: not known; --set speed=" in unknown
+    unknown = shown(
+        cost_estimate(specs, [], dataclasses.replace(options, choices=options.choices | {"speed": "unknown"}))
+    )
+    assert "hours: not known; give --set speed=" in unknown
     with pytest.raises(SettingsError, match="speed is a number"):
-        bill(specs, [], dataclasses.replace(options, choices=options.choices | {"speed": "fast"}))
+        cost_estimate(specs, [], dataclasses.replace(options, choices=options.choices | {"speed": "fast"}))
 
 
 def test_speed_of_finished_runs(tmp_path):
     options = options_of(atari.STUDY, tmp_path, "games=pong", "agents=qrdqn,pqr")
-    qrdqn, pqr = (cell.spec(0, 1) for cell in atari.cells(options))
+    qrdqn, pqr = (cell.spec(0, 1) for cell in atari.STUDY.cells(options))
     options.store.mkdir()
     lines = [
         f"{stored(options.store, spec).relative_to(options.store)},{s}\n" for spec, s in ((qrdqn, 50000), (pqr, 25000))

@@ -1,4 +1,4 @@
-"""Learning curves of one game side by side: published ones, and one's own."""
+"""Figures of learning curves, published ones and one's own."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def smoothed(curve: pd.Series, over: int) -> pd.Series:
 
 
 def draw_curves(curves: pd.DataFrame, path: Path, smooth: int = 1) -> None:
-    """Mean over seeds with the range of seeds, one line for each agent, protocol and kind of return.
+    """Mean and range over seeds, one line for each agent, protocol and kind of return.
 
-    Returns of evaluation are solid and of training dashed, and the legend says which is which: lines of two kinds may
-    stand side by side, but are not the same measurement.
+    Evaluation returns are solid, training returns dashed; the legend names the protocol and the kind, because they are
+    different measurements.
     """
     games = curves["game"].unique()
     if len(games) == 0:
@@ -40,7 +40,7 @@ def draw_curves(curves: pd.DataFrame, path: Path, smooth: int = 1) -> None:
             by_seed = lines.pivot_table(index="frame", columns="seed", values="value").apply(smoothed, over=smooth)
             colour, millions = colours[agent, source], by_seed.index / 1e6
             label = f"{agent}: {returns}, {protocol}" + ("" if source == protocol else f" ({source})")
-            alone = "o" if len(by_seed) == 1 else None  # a line through one point cannot be seen
+            alone = "o" if len(by_seed) == 1 else None  # a line through one point is invisible
             ax.plot(millions, by_seed.mean(axis=1), LINES[returns], color=colour, lw=1.8, marker=alone, label=label)
             if by_seed.shape[1] > 1:
                 ax.fill_between(millions, by_seed.min(axis=1), by_seed.max(axis=1), color=colour, alpha=0.15, lw=0)

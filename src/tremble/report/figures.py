@@ -1,4 +1,4 @@
-"""One look for all figures: colours per agent, light frames, PNG and SVG side by side."""
+"""Style of all figures: colours and names of agents, Matplotlib defaults; saved as PNG and SVG."""
 
 from __future__ import annotations
 
@@ -53,6 +53,11 @@ plt.rcParams.update(
 )
 
 
+def name_of(agent: str) -> str:
+    """The name that papers use for an agent."""
+    return NAMES.get(agent, agent)
+
+
 def new(rows: int = 1, columns: int = 1, width: float = 6.0, height: float = 4.0, **options: Any) -> tuple[Any, Any]:
     """A figure and its axes."""
     return plt.subplots(rows, columns, figsize=(width, height), layout="constrained", **options)
@@ -61,7 +66,7 @@ def new(rows: int = 1, columns: int = 1, width: float = 6.0, height: float = 4.0
 def save(figure: Any, path: Path) -> None:
     """Write ``path.png`` and ``path.svg`` and close the figure."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # No dates inside: equal data give equal files.
+    # Without dates, equal data give equal files.
     figure.savefig(path.with_suffix(".png"), metadata={"Software": None})
     figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
     plt.close(figure)

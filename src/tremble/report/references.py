@@ -41,7 +41,7 @@ def provenance(name: str) -> Provenance:
 
 
 def load_reference(name: str) -> pd.DataFrame:
-    """A file of published numbers as it was printed: one row for each game, agent or claim."""
+    """A file of published numbers as printed: one row for each game, agent or claim."""
     provenance(name)
     with (_DATA / f"{name}.csv").open(encoding="utf-8") as file:
         table = pd.read_csv(file)

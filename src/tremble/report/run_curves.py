@@ -40,7 +40,7 @@ class RunCurve:
     @property
     def name(self) -> str:
         """Agent and seed."""
-        return f"{figures.NAMES.get(self.spec['agent'], self.spec['agent'])}, seed {self.spec['seed']}"
+        return f"{figures.name_of(self.spec['agent'])}, seed {self.spec['seed']}"
 
     @property
     def means(self) -> np.ndarray:

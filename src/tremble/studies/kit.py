@@ -1,4 +1,4 @@
-"""Runs behind a study: which ones, whether they exist already, and training those that do not."""
+"""The framework of studies: settings as data, a store of finished runs, training of the missing ones, a report."""
 
 from __future__ import annotations
 
@@ -14,24 +14,20 @@ from typing import Any
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from tremble.atari.games import is_atari
 from tremble.settings import SettingsError, nearest
 from tremble.studies.pool import Task, run_tasks
 from tremble.training import checkpoint
-from tremble.training.spec import ADDED_LATER, RunSpec
+from tremble.training.spec import RunSpec
 
-NUMERICS = 4
+NUMERICS = 7
 """Raise when a change of the code changes the numbers of a run, so that stored runs are made again."""
-NUMERICS_OF_ATARI = 6
-"""Likewise, where it changes those of runs on Atari alone."""
-
 SECONDS = "seconds.csv"
-"""In a store: which run took how many seconds of processor time, compilation included where there was any."""
+"""File of a store with the processor time of each run in seconds, including compilation."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One setting of a study, to be run with several seeds."""
+    """One setting of a study, trained with several seeds."""
 
     label: str
     agent: str
@@ -42,7 +38,7 @@ class Cell:
     run_options: dict[str, Any] = field(default_factory=dict)
     """Further fields of `RunSpec`."""
     steps: int | None = None
-    """Its own length, where cells of a study differ in it."""
+    """Length of its runs; None is the length of the study."""
 
     def spec(self, seed: int, steps: int) -> RunSpec:
         """The run with one seed."""
@@ -61,7 +57,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Options:
-    """What a user may say about a study."""
+    """Options of the command line."""
 
     out: Path
     store: Path
@@ -72,9 +68,9 @@ class Options:
     jobs: int | None = None
     report_only: bool = False
     reuse_results: Path | None = None
-    """A report of the same study, made elsewhere: runs that its raw data hold are not made again."""
+    """Directory of an earlier report of the study; runs in its raw data are not trained again."""
     choices: dict[str, Any] = field(default_factory=dict)
-    """Answers to what the study leaves open (`Study.choices`)."""
+    """Values of `Study.choices`."""
 
 
 Results = dict[str, list[Any]]
@@ -83,36 +79,36 @@ Results = dict[str, list[Any]]
 
 @dataclass(frozen=True)
 class Study:
-    """A figure or table of the paper: settings as data, and an analysis apart from them."""
+    """A figure or table of the paper: its runs, and the analysis of their results."""
 
     name: str
     about: str
     cells: Callable[[Options], list[Cell]]
-    """The runs it needs; none, where the analysis computes everything itself."""
+    """The runs it needs; empty if the analysis computes everything itself."""
     analyse: Callable[[Results, Options], str]
     """Writes figures and data below ``options.out`` and returns the report in markdown."""
     seeds: int = 10
     quick_seeds: int = 2
     first_seed: int = 0
-    """Seeds are ``first_seed``, ``first_seed + 1``, ...; a search has others than the study that reports its outcome."""
+    """Seeds are ``first_seed``, ``first_seed + 1``, ...; a search uses other seeds than the study it is for."""
     steps: int = 20_000
     quick_steps: int = 3_000
     load: Callable[[Path, int, RunSpec], Any] = lambda path, seed, spec: checkpoint.read(path)
     """The result of a stored run (file, seed, settings), as `analyse` wants it."""
     reuse_results: Callable[[Path], Mapping[tuple[str, int], Any]] | None = None
-    """Reads the same off the raw data of a report, by cell and seed. Each has a ``run``, the place in a store that it
-    came from, which names its settings: a run with other settings is not recalled."""
+    """Reads results from the raw data of a report, by cell and seed. Each has a ``run``, the name of its directory in
+    the store, which is a digest of its settings; results of runs with other settings are not used."""
     search: Study | None = None
-    """Runs that decide settings of this study, on seeds of their own; they are trained first."""
+    """A study that selects settings of this one, on other seeds; it is trained first."""
     choices: dict[str, Any] = field(default_factory=dict)
-    """What a user may choose, with the defaults: lists of words, or numbers."""
-    bill: Callable[[Sequence[RunSpec], Sequence[RunSpec], Options], RenderableType] | None = None
-    """What is shown before training: what the missing runs will take, given the finished ones."""
+    """What a user may choose, with defaults: tuples of words, or numbers."""
+    cost_estimate: Callable[[Sequence[RunSpec], Sequence[RunSpec], Options], RenderableType] | None = None
+    """The estimated cost of the missing runs, given the finished ones; shown before training."""
     partial: bool = False
-    """Whether a report makes sense before every cell has a run."""
+    """Whether a report can be made before every cell has a run."""
 
     def chosen(self, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """The choices, some of them made by a user."""
+        """The choices with the changes of a user; validates them."""
         made = dict(self.choices)
         for name, value in changes.items():
             if name not in made:
@@ -126,18 +122,16 @@ class Study:
 
 
 def stored(store: Path, spec: RunSpec) -> Path:
-    """Where a run's result lives. Equal settings share a place, so studies share runs."""
+    """File of a run's result. Equal settings have the same file, so studies share runs."""
     settings = spec.describe()
     settings.pop("seed")
-    agent = settings["agent_settings"]
-    settings["agent_settings"] = {k: v for k, v in agent.items() if k not in ADDED_LATER or v != ADDED_LATER[k]}
-    text = json.dumps([NUMERICS_OF_ATARI if is_atari(spec.env) else NUMERICS, settings], sort_keys=True)
+    text = json.dumps([NUMERICS, settings], sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     return store / f"{spec.agent}-{digest}" / f"seed-{spec.seed:04d}.safetensors"
 
 
 def collect(study: Study, options: Options, console: Console) -> Results:
-    """Train what is missing and load what there is. Seeds go round all cells before the next seed starts."""
+    """Train the missing runs and load all results; every cell is trained with one seed before the next seed."""
     cells = study.cells(options)
     labels = [cell.label for cell in cells]
     assert len(set(labels)) == len(labels), "labels of a study must differ"
@@ -154,9 +148,9 @@ def collect(study: Study, options: Options, console: Console) -> Results:
     if missing and not options.report_only:
         if recalled:
             console.print(f"{len(recalled)} runs are recalled from {options.reuse_results}")
-        if study.bill is not None:
+        if study.cost_estimate is not None:
             finished = [spec for spec, path in places.values() if path.exists()]
-            console.print(study.bill([task.spec for task in missing.values()], finished, options))
+            console.print(study.cost_estimate([task.spec for task in missing.values()], finished, options))
         train_missing(study.name, list(missing.values()), len(places) - len(recalled), options, console)
     results: Results = {label: [] for label in labels}
     for (label, seed), (spec, path) in places.items():
@@ -168,7 +162,7 @@ def collect(study: Study, options: Options, console: Console) -> Results:
 
 
 def _recalled(study: Study, options: Options, places: Mapping[tuple[str, int], Path]) -> dict[tuple[str, int], Any]:
-    """Results in the raw data of an earlier report that belong to these very runs and are not in the store."""
+    """Results from the raw data of an earlier report, for runs that are not in the store."""
     if options.reuse_results is None:
         return {}
     if study.reuse_results is None:
@@ -187,6 +181,12 @@ def _recalled(study: Study, options: Options, places: Mapping[tuple[str, int], P
             "other choices, or a version of tremble whose runs have other numbers"
         )
     return {key: result for key, result in found.items() if not places[key].exists()}
+
+
+def seed_count(results: Results) -> str:
+    """Number of seeds of a cell, or its range over cells: ``3`` or ``2–3``."""
+    counts = [len(runs) for runs in results.values()]
+    return "–".join(str(n) for n in sorted({min(counts), max(counts)}))
 
 
 def train_missing(name: str, tasks: Sequence[Task], total: int, options: Options, console: Console) -> None:
@@ -216,7 +216,7 @@ def train_missing(name: str, tasks: Sequence[Task], total: int, options: Options
             progress.update(bar, completed=made, speed=f"{speed:,.0f} steps/s  {spec.agent} seed {spec.seed}")
 
         def on_done(number: int, seconds: float) -> None:
-            # AsyncLearner the results and not in them: the same run gives the same file, however long it took.
+            # In a file of its own: results do not depend on the time a run took.
             with (options.store / SECONDS).open("a", encoding="utf-8") as file:
                 file.write(f"{tasks[number].out.relative_to(options.store)},{seconds:.2f}\n")
 
@@ -237,7 +237,7 @@ def train_missing(name: str, tasks: Sequence[Task], total: int, options: Options
 
 
 def seconds_of(store: Path, specs: Sequence[RunSpec]) -> list[float]:
-    """Processor time of those of the runs for which it is known."""
+    """Processor time of the runs for which it is known."""
     if not (store / SECONDS).exists():
         return []
     lines = [line.rsplit(",", 1) for line in (store / SECONDS).read_text(encoding="utf-8").splitlines()]
@@ -247,7 +247,7 @@ def seconds_of(store: Path, specs: Sequence[RunSpec]) -> list[float]:
 
 
 def _words(value: Any) -> list[str]:
-    """``breakout,asterix``, as a user or the parser of settings writes it."""
+    """Words of a list such as ``breakout,asterix``."""
     parts = value if isinstance(value, list | tuple) else str(value).strip("[]").split(",")
     return [str(part).strip() for part in parts]
 

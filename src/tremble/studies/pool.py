@@ -1,7 +1,7 @@
-"""Many independent runs on all cores: one single-threaded process per core, fed one run at a time.
+"""Train many independent runs on all cores: one single-threaded process per core, one run at a time each.
 
-An update at these sizes is mostly single-threaded work, so a process per core is what uses the machine; results do not
-depend on how many there are.
+An update of these sizes is mostly single-threaded, so one process per core uses the machine best. Results do not depend
+on the number of processes.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def run_tasks(
 ) -> int:
     """Run the tasks in order and return how many were finished.
 
-    After ``budget_seconds`` no new run is started; those under way are finished. A failed run stops all and raises.
-    ``on_done`` is told the number of a finished task and the seconds of processor time it took.
+    After ``budget_seconds`` no new run is started, but running ones are finished. A failed run stops all and raises.
+    ``on_done`` receives the number of a finished task and its processor time in seconds.
     """
     jobs = max(1, min(jobs or os.cpu_count() or 1, len(tasks)))
     if not tasks:
@@ -71,7 +71,7 @@ def run_tasks(
             if message is None:
                 raise PoolError(
                     f"a worker process died (exit code {workers[index].process.poll()})"
-                    + (f"; its last words are in {log}" if log else "")
+                    + (f"; its standard error is in {log}" if log else "")
                     + ". Finished runs are kept: repeat the command to go on."
                 )
             task = message["id"]
@@ -93,7 +93,7 @@ def run_tasks(
 
 
 class _Worker:
-    """A child process and the thread that listens to it."""
+    """A child process and the thread that reads its messages."""
 
     def __init__(self, index: int, messages: queue.Queue[tuple[int, dict[str, Any] | None]], errors: Any):
         flags = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_multi_thread_eigen=false"
@@ -107,7 +107,7 @@ class _Worker:
             env={
                 **os.environ,
                 "XLA_FLAGS": flags.strip(),
-                "NPROC": "1",  # the size of XLA's thread pool: more threads than cores only get in each other's way
+                "NPROC": "1",  # size of XLA's thread pool; more threads than cores are slower
                 "JAX_PLATFORMS": "cpu",
                 "TREMBLE_COMPILE_CACHE": cache,
                 "PYTHONPATH": os.pathsep.join(filter(None, [_source_root(), os.environ.get("PYTHONPATH", "")])),
@@ -146,5 +146,5 @@ def _cache_dir() -> Path:
 
 
 def _source_root() -> str:
-    """The directory that holds this very package, so that workers import the same one."""
+    """The directory of this package, so that workers import the same one."""
     return str(Path(__file__).resolve().parents[2])

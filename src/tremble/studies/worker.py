@@ -1,9 +1,9 @@
-"""A process that trains one run after another: `python -m tremble.studies.worker`.
+"""A worker process that trains runs one after another: `python -m tremble.studies.worker`.
 
 It reads tasks as JSON lines from standard input, ``{"id": ..., "spec": {...}, "out": path}``, and answers on standard
 output with progress ``{"id": ..., "step": n}``, then ``{"id": ..., "done": true, "seconds": x}`` (of processor time)
 or ``{"id": ..., "error": text}``.
-Compiled programs are kept, so runs that differ in seeds and traced settings compile once, until there are too many.
+Compiled programs are kept, so runs that differ only in seeds and traced settings compile once.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from tremble.training.spec import RunSpec
 from tremble.training.xla_loop import Record, iterate
 
 FINAL_EPISODES = 100
-"""After training; on Atari, where a game may take half an hour of play, as many as in every evaluation before."""
+"""Episodes of the evaluation after training; on Atari its length is that of the evaluations during training."""
 FINAL_SEED = 1_000_000
-"""Final evaluations have seeds apart from those of the evaluations during training."""
+"""Offset of the seeds of final evaluations, so that they differ from those during training."""
 MAX_MEMORY_MAPPINGS = 30_000
-"""Beyond these a worker drops its compiled programs."""
+"""Number of memory mappings above which a worker drops its compiled programs."""
 
 
 def train_inside(spec: RunSpec, agent: Agent, out: Path, show: Callable[[int], None]) -> None:
-    """A run inside XLA; keeps its log, snapshots and table, not its parameters. An interrupted one begins again."""
+    """Train inside XLA; stores step log, snapshots and metrics, not parameters. There are no checkpoints."""
     record = Record()
     for moment in iterate(agent, make_jax_env(spec.env, spec.env_options), spec.seed, spec.steps, spec.record_every):
         record.add(moment)
@@ -50,11 +50,11 @@ def train_inside(spec: RunSpec, agent: Agent, out: Path, show: Callable[[int], N
 
 
 def train_and_evaluate(spec: RunSpec, agent: Agent, out: Path, show: Callable[[int], None]) -> None:
-    """A run in a directory of its own, from which it goes on if interrupted.
+    """Train in a run directory, with checkpoints to resume from.
 
-    Keeps its table, its episodes, its evaluations, and a final one on other seeds than those: of the agent at the end,
-    and of the one at its best evaluation (on Atari that evaluation itself is what is published). A world that lists
-    its states is judged by what was done in each: of it every step is kept instead, as by a run inside XLA.
+    Stores metrics, episodes, evaluations, and a final evaluation on other seeds: of the last parameters and of those of
+    the best evaluation (except on Atari, where papers publish the best evaluation itself). Environments with an
+    observation table store the step log instead of the final evaluation, as `train_inside` does.
     """
     directory = out.with_suffix("")
     run = run_loop(spec, agent, spec.env, directory, on_progress=lambda step, row: show(step))
@@ -63,7 +63,7 @@ def train_and_evaluate(spec: RunSpec, agent: Agent, out: Path, show: Callable[[i
         "settings": spec.describe(),
         "rows": run.rows,
         "evaluations": run.evaluations,
-        "episodes": run.episodes or episodes_in(run.log),
+        "episodes": run.episodes,
     }
     groups: dict[str, Any]
     if is_jax_env(spec.env) and (world := make_jax_env(spec.env, spec.env_options)).observation_table is not None:
@@ -83,26 +83,15 @@ def train_and_evaluate(spec: RunSpec, agent: Agent, out: Path, show: Callable[[i
             result = evaluate(agent_then, evaluation_maker(spec, spec.env), seed=FINAL_SEED + spec.seed, **settings)
             groups[group] = {name: getattr(result, name) for name in names}
     checkpoint.save(out, groups, meta)
-    # There is nothing left to go on to, and with pictures in replay a state is large.
+    # The run is finished, and checkpoints with a replay of images are large.
     shutil.rmtree(directory / "checkpoints", ignore_errors=True)
 
 
-def episodes_in(log: dict[str, np.ndarray]) -> list[dict[str, Any]]:
-    """What a run beside a Gymnasium environment says about its episodes, from the log of one inside XLA."""
-    last = np.flatnonzero(log["done"])
-    total = np.concatenate([[0.0], np.cumsum(log["reward"], dtype=np.float64)[last]])
-    begin = np.concatenate([[-1], last])
-    return [
-        {"step": int(t) + 1, "return": float(r), "length": int(n)}
-        for t, r, n in zip(last, np.diff(total), np.diff(begin), strict=True)
-    ]
-
-
 def forget_programs(more_than: int = MAX_MEMORY_MAPPINGS) -> bool:
-    """Drop all compiled programs if they have taken too many memory mappings; says whether it did.
+    """Drop all compiled programs if they use too many memory mappings; returns whether it did.
 
-    XLA maps memory for every kernel, a run takes one to two thousand mappings, and Linux grants a process 65,530: a
-    study of fifty different cells would end in "Cannot allocate memory". Programs come back from the cache on disk.
+    XLA maps memory for every kernel, one to two thousand mappings for a run, and Linux allows a process 65,530, so a
+    study of fifty different cells would fail with "Cannot allocate memory". Programs are reloaded from the disk cache.
     """
     maps = Path("/proc/self/maps")
     if not maps.exists() or maps.read_bytes().count(b"\n") <= more_than:
@@ -112,14 +101,14 @@ def forget_programs(more_than: int = MAX_MEMORY_MAPPINGS) -> bool:
 
 
 def choose_runner(spec: RunSpec, agent: Agent) -> Callable[[RunSpec, Agent, Path, Callable[[int], None]], None]:
-    """Small worlds that list their states are judged by what was done in each; all others by what was gained."""
+    """Environments with an observation table store step logs; others store evaluation returns."""
     listed = spec.compiled(agent) and make_jax_env(spec.env, spec.env_options).observation_table is not None
     return train_inside if listed else train_and_evaluate
 
 
 def main() -> None:
     """Serve until standard input ends."""
-    # The protocol has a descriptor of its own; anything a library prints goes to standard error.
+    # Messages have a file descriptor of their own; anything a library prints goes to standard error.
     channel = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop

@@ -1,7 +1,7 @@
 """The smaller statements of the paper's appendix, each as a function that returns its two sides.
 
-They are few lines each, and most are true; the value of writing them down is that the ones which are not true as stated
-can be seen to fail (`uniform_gap` with ``bounded = "mean"``, and `tremble.theory.counterexamples`).
+Most of them hold. Tests check them numerically, and show that some do not hold as stated (`uniform_gap` with
+``bounded = "mean"``, and `tremble.theory.counterexamples`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tremble.theory.mdp import FiniteMDP
 
 
 class Sides(NamedTuple):
-    """``left <= right`` is what is claimed."""
+    """The claim is ``left <= right``."""
 
     left: Float[Array, ""]
     right: Float[Array, ""]
@@ -31,15 +31,15 @@ def supremum_of_sum(f: Float[Array, "x"], g: Float[Array, "x"]) -> Sides:
 def difference_of_suprema(f: Float[Array, "x"], g: Float[Array, "x"], same_point: bool = False) -> Sides:
     """Lemma 2: |sup f - sup g| <= sup over x and x' of |f(x) - g(x')|.
 
-    What the proofs then use is stronger, with ``same_point``: <= sup over x of |f(x) - g(x)|. It holds too, and the
-    lemma's own proof passes through it.
+    The proofs use a stronger form, ``same_point``: <= sup over x of |f(x) - g(x)|. It holds too, and is a step of the
+    lemma's own proof.
     """
     far = f - g if same_point else f[:, None] - g[None, :]
     return Sides(jnp.abs(f.max() - g.max()), jnp.abs(far).max())
 
 
 def closure(mdp: FiniteMDP, z: ReturnDist, choice: Array) -> Sides:
-    """E|T_xi Z| <= R_max + gamma sup E|Z|, whatever xi chose; <= V_max if E|Z| <= V_max everywhere."""
+    """E|T_xi Z| <= R_max + gamma sup E|Z| for any selection; <= V_max if E|Z| <= V_max everywhere."""
     after = mixture(mdp, z, choice)
     size = jnp.where(mdp.terminal[:, None], 0.0, (z.weights * jnp.abs(z.atoms)).sum(-1)).max()
     left = (after.weights * jnp.abs(after.atoms)).sum(-1).max()
@@ -47,9 +47,9 @@ def closure(mdp: FiniteMDP, z: ReturnDist, choice: Array) -> Sides:
 
 
 def contraction(mdp: FiniteMDP, first: Float[Array, "states actions"], second: Float[Array, "states actions"]) -> Sides:
-    """||E T Z_1 - E T Z_2|| <= gamma ||E Z_1 - E Z_2||, for E T is the optimality operator on means.
+    """||E T Z_1 - E T Z_2|| <= gamma ||E Z_1 - E Z_2||: E T is the optimality operator on means.
 
-    So the mean has one fixed point, Q*. Nothing like it holds for T_xi, or for T on distributions.
+    So the mean has one fixed point, Q*. T_xi is no contraction, nor is T on distributions.
     """
     left = jnp.abs(mdp.backup(first.max(-1)) - mdp.backup(second.max(-1))).max()
     return Sides(left, mdp.gamma * jnp.abs(first - second).max())
@@ -63,7 +63,7 @@ def uniform_gap(
     ``values``, |Z| <= V_max: the extreme Z jump from -V_max to V_max at some level c, so it is 2 V_max sup |G(c) - c|.
     It is at most V_max E|xi - 1|, and vanishes if a bounded xi tends to 1 in probability.
 
-    ``mean``, E|Z| <= V_max, the class of the paper: the extreme Z put all of it above or below some level, so it is
+    ``mean``, E|Z| <= V_max, the class of the paper: the extreme Z have all of it above or below some level, so it is
     V_max times the largest deviation from 1 of a mean of xi over an upper or a lower part. It does *not* vanish then: a
     xi of 2 on the top share 1/n tends to 1 in probability, and the supremum stays V_max.
     """

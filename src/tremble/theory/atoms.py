@@ -1,10 +1,10 @@
-"""Distributional dynamic programming with atoms that move: exact ones, merged and capped, and quantiles.
+"""Distributional dynamic programming with moving atoms: exact atoms, merged beyond a capacity, or quantiles.
 
     T_xi Z(s, a) = sum_{d, s'} p(r_d, s' | s, a)  law of  r_d + gamma Z(s', a*(s')),
 
-a mixture of shifted copies, with as many atoms as rewards x states x atoms. What is kept of them is the only choice:
-`merged` keeps them all while there is room and merges the nearest ones beyond it, which keeps the mean; `quantiles`
-keeps N quantiles, which does not: its bias is reported apart. Everything is `vmap`-able over MDPs.
+a mixture of shifted copies with rewards x states x atoms atoms, which has to be reduced: `merged` keeps all atoms up to
+a capacity and merges the nearest ones beyond it, which preserves the mean; `quantiles` keeps N quantiles, which does
+not (`AtomStep.bias`). Everything can be vectorised over MDPs with `vmap`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tremble.dist import ReturnDist
 from tremble.theory.mdp import FiniteMDP
 
 Reduction = Callable[[ReturnDist], ReturnDist]
-"""From the atoms of a mixture, in increasing order, to those that are kept."""
+"""From a mixture with sorted atoms to a distribution with fewer atoms."""
 
 
 def mixture(mdp: FiniteMDP, z: ReturnDist, choice: Int[Array, "states"]) -> ReturnDist:
@@ -30,10 +30,10 @@ def mixture(mdp: FiniteMDP, z: ReturnDist, choice: Int[Array, "states"]) -> Retu
     From ``z.atoms[states, actions, n]`` to ``[states, actions, rewards * states * n]``.
     """
     row = jnp.arange(mdp.n_states)
-    # After the end nothing follows: all atoms at 0.
+    # The return of a terminal state is 0.
     future = jnp.where(mdp.terminal[:, None], 0.0, z.atoms[row, choice])
     atoms = (mdp.rewards[:, None, None] + mdp.gamma * future).reshape(-1)
-    order = jnp.argsort(atoms)  # the same for every state and action; only the masses differ
+    order = jnp.argsort(atoms)  # states and actions differ in the masses only
     mass = jnp.einsum("dsat,tn->sadtn", mdp.law, z.weights[row, choice])
     mass = mass.reshape(*mass.shape[:2], -1)[..., order]
     mass = mass / mass.sum(-1, keepdims=True)
@@ -41,21 +41,21 @@ def mixture(mdp: FiniteMDP, z: ReturnDist, choice: Int[Array, "states"]) -> Retu
 
 
 def merged(capacity: int) -> Reduction:
-    """At most ``capacity`` atoms: cut at the largest gaps between neighbours, and put each group at its mean.
+    """At most ``capacity`` atoms: cut at the largest gaps between neighbours, and replace each group by its mean.
 
-    Equal atoms have no gap between them, so as long as there are no more different values than room nothing is lost;
-    beyond that the nearest are merged first. The mean never changes.
+    Equal atoms have no gap between them, so the reduction is exact while there are at most ``capacity`` different
+    values. It preserves the mean.
     """
 
     def one(atoms: Float[Array, "m"], mass: Float[Array, "m"]) -> tuple[Array, Array]:
-        # Atoms without mass take the value of the one before them, and so need no room.
+        # Atoms without mass take the value of the one before, so that they do not count.
         filled = jax.lax.cummax(jnp.where(mass > 0, atoms, -jnp.inf))
         filled = jnp.where(jnp.isfinite(filled), filled, jnp.where(mass > 0, atoms, jnp.inf).min())
         gaps = jnp.diff(filled, prepend=filled[:1])
         width, place = jax.lax.top_k(gaps, min(capacity - 1, gaps.shape[0] - 1))
         group = jnp.cumsum(jnp.zeros(gaps.shape, jnp.int32).at[place].set((width > 0).astype(jnp.int32)))
         weight = jax.ops.segment_sum(mass, group, capacity)
-        # Distances from the first of a group, because a weighted sum of the values themselves would round.
+        # Relative to the first of a group, which rounds less than a weighted sum of the values.
         first = jax.ops.segment_min(filled, group, capacity)
         offset = jax.ops.segment_sum(mass * (filled - first[group]), group, capacity)
         at = first + offset / jnp.where(weight > 0, weight, 1.0)
@@ -68,7 +68,7 @@ def merged(capacity: int) -> Reduction:
 
 
 def quantiles(n: int) -> Reduction:
-    """N atoms of equal mass at the levels (i - 1/2)/N: the nearest such distribution in W1, with another mean."""
+    """N atoms of equal mass at the levels (i - 1/2)/N: the nearest such distribution in W1; the mean changes."""
 
     def reduce(dist: ReturnDist) -> ReturnDist:
         levels = (jnp.arange(n) + 0.5) / n
@@ -102,7 +102,7 @@ def atom_step(mdp: FiniteMDP, z: ReturnDist, xi: Float[Array, "bins"], reduce: R
 
 
 def zero(mdp: FiniteMDP, n: int, weighted: bool = True) -> ReturnDist:
-    """The return 0 everywhere, as n atoms: of which the first has all the mass, or (quantiles) of equal mass."""
+    """The return 0 everywhere, as n atoms: the first with all the mass, or (for quantiles) with equal masses."""
     shape = (mdp.n_states, mdp.n_actions, n)
     first = jnp.broadcast_to(jnp.zeros(n).at[0].set(1.0), shape)
     return ReturnDist(jnp.zeros(shape), first if weighted else None)

@@ -1,12 +1,12 @@
-"""Bounds on the error of perturbed iteration: the theorem's, in both its forms, and a sharper one.
+"""Bounds on the error of perturbed iteration: the theorem's, in two forms, and a sharper one.
 
 With e_n = ||E Z^(n) - Q*|| and gaps Delta_n:
 
-    0 <= E T Z - E T_xi Z <= 2 gamma Delta_n                       (selection by xi costs at most two gaps, discounted)
+    0 <= E T Z - E T_xi Z <= 2 gamma Delta_n                       (loss by selecting with xi)
     e_n <= gamma e_(n-1) + 2 gamma Delta_n                          (E T is a gamma-contraction on means)
     e_n <= gamma^n e_0 + 2 sum_i gamma^(n+1-i) Delta_i              (unrolled)
 
-so Delta_n -> 0 suffices for e_n -> 0: the sum of the Delta_n need not be finite.
+so Delta_n -> 0 suffices for e_n -> 0; the Delta_n need not be summable.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def theorem(
     in the form of its proof; its ``statement`` has gamma^(k-1) instead of gamma^k in the first term. The sum over k is
     infinite. Exchanged with the one over i it is geometric: Delta_m enters with the weight
     gamma^max(1, n - m + 1) / (1 - gamma), and Delta_{m+1} with the same; so only the ``rest``, the sum of all Delta
-    that are not given, is needed besides. A schedule that cannot be summed has rest = inf, and no bound.
+    that are not given, is needed in addition. A schedule that is not summable has rest = inf, and no bound.
     """
     if len(deltas) <= n:
         raise ValueError(f"the bound of e_{n} needs at least {n + 1} sizes, got {len(deltas)}")

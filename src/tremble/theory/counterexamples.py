@@ -1,4 +1,4 @@
-"""Small MDPs that show where statements end: what is not true without its condition, and what is not true at all."""
+"""Small MDPs as counter-examples: statements that fail without a condition, or fail as stated."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tremble.theory.operator import Draw, Grid, iterate
 def gamble(gamma: float = 0.9) -> FiniteMDP:
     """One step, then a choice: 0 for sure, or +1 and -1.5 with equal chances (mean -0.25).
 
-    Optimism of constant size gambles for ever and is wrong by gamma / 4 at the first state; random perturbations of
-    constant size do so again and again.
+    Optimism of constant size always gambles, with an error of gamma / 4 at the first state; random perturbations of
+    constant size do so infinitely often.
     """
     choice = {0: [(1.0, 0, 0.0, True)], 1: [(0.5, 0, 1.0, True), (0.5, 0, -1.5, True)]}
     return from_gymnasium({0: {a: [(1.0, 1, 0.0, False)] for a in (0, 1)}, 1: choice}, gamma)
@@ -24,8 +24,8 @@ def gamble(gamma: float = 0.9) -> FiniteMDP:
 def tie(gamma: float = 0.9) -> FiniteMDP:
     """As `gamble`, with +1 and -1: both choices have mean 0, so the optimal *return* is not unique.
 
-    Whatever breaks the tie decides between 0 and a coin, and perturbations that tend to 1 may alternate: the mean of
-    the iterates is Q* from the start, their distribution never settles.
+    Perturbations that tend to 1 may alternate between the two: the mean of the iterates is Q* from the start, their
+    distribution does not converge.
     """
     choice = {0: [(1.0, 0, 0.0, True)], 1: [(0.5, 0, 1.0, True), (0.5, 0, -1.0, True)]}
     return from_gymnasium({0: {a: [(1.0, 1, 0.0, False)] for a in (0, 1)}, 1: choice}, gamma)
@@ -50,11 +50,10 @@ def concentrated(n: int, gamma: float = 0.5) -> tuple[FiniteMDP, ReturnDist, Flo
 def lasting_errors(
     keys: Key[Array, "mdps"], draw: Draw, delta: float, gamma: float = 0.9, iterations: int = 200, n_atoms: int = 51
 ) -> tuple[Float[Array, "mdps"], Float[Array, "mdps"]]:
-    """A search: smallest and largest error in the last half of the iterations, with sets of constant size.
+    """Smallest and largest error in the last half of the iterations, with ambiguity sets of constant size.
 
-    One random MDP (three states, two actions, two rewards) per key.
-
-    Where the smallest is well above 0, iteration went to a wrong limit; where only the largest is, it has none.
+    One random MDP (three states, two actions, two rewards) per key. If the smallest is well above 0, the iteration has
+    a wrong limit; if only the largest is, it has no limit.
     """
 
     def one(key: PRNGKeyArray) -> tuple[Array, Array]:
@@ -68,5 +67,5 @@ def lasting_errors(
 
 
 def limit_bound(delta: float, gamma: float) -> float:
-    """What sets of constant size can cost at most in the limit: 2 gamma Delta / (1 - gamma)."""
+    """Bound of the error in the limit for constant sizes: 2 gamma Delta / (1 - gamma)."""
     return 2 * gamma * delta / (1 - gamma)

@@ -1,8 +1,8 @@
-"""Learning from samples on a finite MDP: episodes, and what they cost beside the optimum.
+"""Learning from samples on a finite MDP: episodes and their regret.
 
 By the performance difference lemma V*(s_0) - V^pi(s_0) = E sum_h gamma^h (V*(s_h) - Q*(s_h, a_h)). The sum under the
-expectation, with the exact Q*, is what is recorded of each episode: an estimate of its regret that has none of the
-rewards' noise. Episodes cut off by the horizon miss what would have followed.
+expectation, with the exact Q*, is recorded for each episode: an estimate of its regret without the noise of rewards.
+Episodes truncated at the horizon omit the rest of the sum.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tremble.theory.mdp import FiniteMDP
 
 
 class Episode(eqx.Module):
-    """Transitions in order, or one of them; those after the end are there too, and not ``alive``."""
+    """Transitions in order, or one of them; those after the end of the episode are not ``alive``."""
 
     state: Int[Array, "*steps"]
     action: Int[Array, "*steps"]
@@ -32,14 +32,14 @@ class Episode(eqx.Module):
 
 @runtime_checkable
 class Learner(Protocol):
-    """A tabular agent that learns between episodes."""
+    """Interface of a tabular agent that learns after each episode."""
 
     def init(self, n_states: int, n_actions: int, key: PRNGKeyArray) -> PyTree:
-        """What it believes before the first episode."""
+        """Initial beliefs."""
         ...
 
     def begin(self, belief: PyTree, key: PRNGKeyArray, clock: Clock) -> Any:
-        """What it decides at the start of an episode and holds to its end."""
+        """What is drawn or planned at the start of an episode and kept to its end."""
         ...
 
     def act(self, belief: PyTree, plan: Any, state: Int[Array, ""], key: PRNGKeyArray, clock: Clock) -> Int[Array, ""]:
@@ -82,7 +82,7 @@ def regret(
     horizon: int,
     key: PRNGKeyArray,
 ) -> Float[Array, "episodes"]:
-    """What each episode cost. Vectorise over seeds with `jax.vmap` over ``key``."""
+    """Regret of each episode. Vectorise over seeds with `jax.vmap` over ``key``."""
     sampler = Sampler.of(mdp)
     loss = optimal_q.max(-1, keepdims=True) - optimal_q
     init_key, play_key = jax.random.split(key)

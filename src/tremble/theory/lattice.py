@@ -1,7 +1,7 @@
 """Exact return distributions of undiscounted problems whose rewards are multiples of one unit.
 
-Without a discount every return is a multiple of the unit too, and a reward shifts a distribution by whole cells:
-nothing is projected, and distributional dynamic programming is exact. In NumPy and double precision.
+Without discount every return is a multiple of the unit, and a reward shifts a distribution by whole cells, so
+distributional dynamic programming needs no projection. In NumPy and double precision.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TIE = 1e-9
 
 @dataclass(frozen=True)
 class Lattice:
-    """An MDP beside the returns ``values[k] = unit * (lowest + k)``; mass beyond either end stays there."""
+    """An MDP and the returns ``values[k] = unit * (lowest + k)``; mass beyond either end stays at the end."""
 
     law: np.ndarray
     """p(r_d, s' | s, a), ``[rewards, states, actions, states]``."""
@@ -55,7 +55,7 @@ class Lattice:
         return (np.arange(self.n) == -self.lowest).astype(float)
 
     def shifted(self, mass: np.ndarray, by: int) -> np.ndarray:
-        """``mass[..., n]`` moved up by so many cells."""
+        """``mass[..., n]`` shifted up by ``by`` cells."""
         made = np.roll(mass, by, -1)
         if by > 0:
             made[..., -1] += made[..., :by].sum(-1)
@@ -75,9 +75,9 @@ class Lattice:
         return made
 
     def returns(self, policy: np.ndarray, tolerance: float = 1e-12, most: int = 5_000) -> np.ndarray:
-        """Z^pi ``[states, actions, n]``: the action given, and the policy's ever after.
+        """Z^pi ``[states, actions, n]``: the given action, then the policy.
 
-        Refuses a policy that does not end episodes: its return has no distribution.
+        Raises if the policy does not terminate, because its return has no distribution.
         """
         z = np.tile(self.nothing(), (*self.law.shape[1:3], 1))
         rows = np.arange(len(self.terminal))
@@ -86,7 +86,7 @@ class Lattice:
             if np.abs(new - z).sum(-1).max() < tolerance:
                 return new
             z = new
-        raise ValueError("this policy does not seem to end its episodes")
+        raise ValueError("the policy does not terminate")
 
     def mean(self, mass: np.ndarray) -> np.ndarray:
         """Expectation along the last axis."""

@@ -16,8 +16,8 @@ from tremble.core import Scalar
 class FiniteMDP(eqx.Module):
     """The joint law of reward and next state, p(r_d, s' | s, a), with rewards from a finite list.
 
-    Nothing follows a terminal state: its return is 0. Any reward law on finitely many values fits, also one that
-    depends on the next state; a leading axis on every array makes many MDPs for `jax.vmap`.
+    The return of a terminal state is 0. Rewards may depend on the next state; a leading axis on every array makes many
+    MDPs for `jax.vmap`.
     """
 
     law: Float[Array, "rewards states actions states"]
@@ -27,7 +27,7 @@ class FiniteMDP(eqx.Module):
     terminal: Bool[Array, "states"]
     gamma: Scalar = 0.9
     start: int | Int[Array, ""] = 0
-    """Where episodes begin; only learning from samples asks."""
+    """Initial state of episodes, for learning from samples."""
 
     @property
     def n_states(self) -> int:
@@ -83,8 +83,8 @@ def from_gymnasium(table: dict[int, dict[int, list[tuple[Any, ...]]]], gamma: fl
     """The MDP in the table ``P`` of a Gymnasium toy-text environment: ``P[s][a]`` lists (probability, next state,
     reward, done).
 
-    A transition that ends the episode leads to a terminal state of its own, added at the end: in these tables the same
-    state may be entered both ways.
+    A transition that ends the episode leads to an additional terminal state, the last: in these tables a state may be
+    entered with and without ending the episode.
     """
     n_states, n_actions = len(table), len(table[0])
     rewards = sorted({float(outcome[2]) for row in table.values() for outcomes in row.values() for outcome in outcomes})
@@ -93,7 +93,7 @@ def from_gymnasium(table: dict[int, dict[int, list[tuple[Any, ...]]]], gamma: fl
         for a, outcomes in row.items():
             for probability, following, reward, done in outcomes:
                 law[rewards.index(float(reward)), s, a, n_states if done else following] += probability
-    law[0, n_states, :, n_states] = 1.0  # what is said of the terminal state does not matter
+    law[0, n_states, :, n_states] = 1.0  # transitions of the terminal state have no effect
     terminal = np.arange(n_states + 1) == n_states
     values = jnp.asarray(rewards, jnp.float32)
     return FiniteMDP(jnp.asarray(law, jnp.float32), values, jnp.asarray(terminal), gamma, start)

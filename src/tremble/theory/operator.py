@@ -4,7 +4,7 @@
 
 Distributions are probabilities on one grid that covers all returns. On such a grid a mixture is a sum, and the shift by
 a reward is a fixed matrix, so that an iteration is two matrix products. The projection to the grid splits an atom
-between its two neighbours, which keeps the mean: what is computed of means is exact (Bellemare, Dabney and Munos 2017).
+between its two neighbours, which preserves the mean, so means are exact (Bellemare, Dabney and Munos 2017).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from tremble.theory.mdp import FiniteMDP
 
 Scaling = Literal["theory", "direct", "edge"]
 """How a draw x and a bound Delta make xi. ``theory``: alpha = Delta / ((N - 1) V_max), always inside the ambiguity set.
-``direct``: alpha = Delta, the algorithm's, which knows no V_max and may leave it. ``edge``: alpha such that the largest
-gap over states and actions is Delta, or the largest alpha possible (1) if that is smaller."""
+``direct``: alpha = Delta, as in the algorithm, which does not know V_max; it may be outside. ``edge``: alpha such that
+the largest gap over states and actions is Delta, or 1 if that is smaller."""
 
 
 class Grid(eqx.Module):
@@ -72,10 +72,10 @@ def apply(
     """R + gamma Z(S', choice(S')), projected onto the grid."""
     future = jnp.take_along_axis(z, choice[:, None, None], 1)[:, 0]
     future = jnp.where(mdp.terminal[:, None], grid.zero, future)
-    # Shifted first and mixed afterwards: there are fewer states than pairs of state and action.
+    # Shift first, then mix: there are fewer states than pairs of state and action.
     shifted = jnp.einsum("tn,dnm->dtm", future, grid.backups)
     mixed = jnp.einsum("dsat,dtm->sam", mdp.law, shifted)
-    return mixed / mixed.sum(-1, keepdims=True)  # in float32 the mass would drift over many iterations
+    return mixed / mixed.sum(-1, keepdims=True)  # against float32 drift over many iterations
 
 
 class Step(eqx.Module):
@@ -86,7 +86,7 @@ class Step(eqx.Module):
     gap: Float[Array, ""]
     """sup over (s, a) of |E_xi Z^(n-1) - E Z^(n-1)|, measured."""
     loss: Float[Array, "states actions"]
-    """E T Z^(n-1) - E T_xi Z^(n-1): what selecting by xi costs in this iteration."""
+    """E T Z^(n-1) - E T_xi Z^(n-1): loss by selecting with xi in this iteration."""
     q: Float[Array, "states actions"]
     """E Z^(n)."""
 
@@ -96,7 +96,7 @@ def perturbed_step(mdp: FiniteMDP, grid: Grid, z: Float[Array, "states actions n
     mean, score = z @ grid.points, (grid.level_means(z, xi.shape[-1]) * xi).mean(-1)
     new = apply(mdp, grid, z, jnp.argmax(score, -1))
     q = new @ grid.points
-    # E T Z from means alone: an operator on means is all that E T is.
+    # E T is an operator on means.
     plain = mdp.backup(mean.max(-1))
     return Step(new, jnp.abs(score - mean).max(), plain - q, q)
 
@@ -120,7 +120,7 @@ def scaled(
 
 
 Draw = Callable[[PRNGKeyArray, FiniteMDP, Grid, Float[Array, "states actions n"], Array], Float[Array, "bins"]]
-"""Chooses xi of an iteration from a key, what is known, and the bound Delta_n."""
+"""Chooses xi of an iteration from a key, the MDP, the grid, Z and the bound Delta_n."""
 
 
 def random_draw(n_bins: int, beta: float = 0.05, scaling: Scaling = "edge") -> Draw:
@@ -142,11 +142,11 @@ def top_draw(n_bins: int, scaling: Scaling = "edge") -> Draw:
 
 
 def worst_draw(n_bins: int) -> Draw:
-    """The vertex of the simplex that hurts most, scaled to the bound: nobody's strategy, but bounds must survive it."""
+    """The vertex of the simplex with the largest loss, scaled to the bound: the worst case for the bounds."""
 
     def draw(key: PRNGKeyArray, mdp: FiniteMDP, grid: Grid, z: Array, delta: Array) -> Array:
         mean, corners = z @ grid.points, jnp.eye(n_bins)
-        # From a corner of the simplex towards xi = 1 scores move in a straight line; the loss depends on choices alone.
+        # Scores are linear in alpha; the loss depends only on the choices.
         away = jnp.moveaxis(grid.level_means(z, n_bins), -1, 0) - mean
         alpha = jnp.minimum(delta / jnp.maximum(jnp.abs(away).max((-2, -1)), 1e-12), 1.0)
         choice = jnp.argmax(mean + alpha[:, None, None] * away, -1)

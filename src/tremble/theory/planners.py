@@ -1,4 +1,4 @@
-"""Baselines made for exploration: RLSVI and a UCB, which count what they saw and plan with it."""
+"""Exploration baselines that plan with an empirical model: RLSVI and UCB."""
 
 from __future__ import annotations
 
@@ -19,37 +19,38 @@ class Counts(eqx.Module):
 
     visits: Float[Array, "states actions"]
     moves: Float[Array, "states actions states"]
-    """How often a step led where; steps that ended the episode are in ``visits`` only."""
+    """Counts of transitions; steps that ended the episode are in ``visits`` only."""
     rewards: Float[Array, "states actions"]
     """Their sums."""
 
 
 class Planner(eqx.Module):
-    """Value iteration on the empirical model, disturbed once per episode and followed greedily.
+    """Value iteration on the empirical model, perturbed once per episode; acts greedily.
 
         Q(s, a) = min(bound, r_hat + w(s, a) + gamma sum_s' p_hat V(s')),     with n = visits + 1,
 
     ``rlsvi``: w ~ N(0, scale^2 / n), randomised value functions (Osband et al., arXiv:1402.0635): a posterior sample of
-    a Gaussian model, deep because the draw is held and planned with. ``ucb``: w = scale sqrt(log t / n), optimism about
-    what is *not known*, in contrast to DLTV's about what varies; UCBVI's form (arXiv:1703.05449), not its constants.
+    a Gaussian model, kept for the episode and used in planning. ``ucb``: w = scale sqrt(log t / n), optimism about
+    epistemic uncertainty, in contrast to DLTV's about the variance of the return; UCBVI's form (arXiv:1703.05449), not
+    its constants.
     """
 
     kind: Literal["rlsvi", "ucb"] = eqx.field(static=True, default="rlsvi")
     scale: Scalar = 1.0
     """In units of reward."""
     bound: Scalar = jnp.inf
-    """Largest value it believes in; a UCB starts there."""
+    """Upper bound of values."""
     gamma: Scalar = 0.99
     sweeps: int = eqx.field(static=True, default=20)
-    """Rounds of value iteration; the length of an episode is enough."""
+    """Iterations of value iteration; the length of an episode is enough."""
 
     def init(self, n_states: int, n_actions: int, key: PRNGKeyArray) -> Counts:
-        """Nothing seen."""
+        """Zero counts."""
         pairs = jnp.zeros((n_states, n_actions))
         return Counts(pairs, jnp.zeros((n_states, n_actions, n_states)), pairs)
 
     def begin(self, belief: Counts, key: PRNGKeyArray, clock: Clock) -> Float[Array, "states actions"]:
-        """Q of the disturbed model."""
+        """Q of the perturbed model."""
         n = belief.visits + 1.0
         if self.kind == "rlsvi":
             disturbance = self.scale * jax.random.normal(key, n.shape) / jnp.sqrt(n)
@@ -75,7 +76,7 @@ class Planner(eqx.Module):
         return greedy(plan[state], None, draw_choice(key, plan.shape[-1]))
 
     def learn(self, belief: Counts, episode: Episode, key: PRNGKeyArray, clock: Clock) -> Counts:
-        """Count."""
+        """Update the counts."""
         at, alive = (episode.state, episode.action), episode.alive.astype(float)
         onward = alive * (episode.discount > 0)
         return Counts(

@@ -1,4 +1,4 @@
-"""Tabular QR, PQR, DLTV and p-DLTV: one table of quantiles, and the criteria of the deep agents."""
+"""Tabular QR, PQR, DLTV and p-DLTV: a table of quantiles with the criteria of the deep agents."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tremble.theory.episodes import Episode
 
 
 class Table(eqx.Module):
-    """Beliefs: quantiles of every return, and how often each action was tried."""
+    """Beliefs: quantiles of every return, and visit counts."""
 
     quantiles: Float[Array, "states actions n"]
     visits: Float[Array, "states actions"]
@@ -28,7 +28,7 @@ class QuantileLearner(eqx.Module):
 
     Stochastic quantile regression, with a rate that falls with the number k of visits. The criterion scores actions
     for behaviour and, with a draw of its own, selects a* of the target; targets use the plain quantiles. An episode is
-    learned from its end to its start, so that news of a reward travels all the way at once.
+    learned from its end to its start, so that a reward propagates along the whole episode.
     """
 
     criterion: Criterion = Mean()
@@ -38,8 +38,8 @@ class QuantileLearner(eqx.Module):
     decay: Scalar = 0.6
     """rate_k = rate k^-decay."""
     spread: Scalar = 1.0
-    """Standard deviation of the initial quantiles, independent as in a network that has learned nothing. Without any,
-    all criteria are blind: the quantiles of an action never tried would be all the same."""
+    """Standard deviation of the initial, independent quantiles. With 0 the criteria could not explore: all quantiles of
+    an untried action would be equal."""
     n_quantiles: int = eqx.field(static=True, default=32)
     resample_noise_every: bool = eqx.field(static=True, default=False)
     """Keep one draw of the criterion for the whole episode instead of one per step."""
@@ -50,7 +50,7 @@ class QuantileLearner(eqx.Module):
         return Table(quantiles, jnp.zeros((n_states, n_actions)))
 
     def begin(self, belief: Table, key: PRNGKeyArray, clock: Clock) -> Any:
-        """The draw that is held."""
+        """The draw for the whole episode."""
         return self.criterion.draw(key) if self.resample_noise_every else ()
 
     def act(self, belief: Table, plan: Any, state: Int[Array, ""], key: PRNGKeyArray, clock: Clock) -> Int[Array, ""]:

@@ -1,4 +1,4 @@
-"""Two things that acting by CVaR can mean, exactly: a look at the mean's returns, and the risk-greedy fixed point."""
+"""Two meanings of acting by CVaR, exactly: on the returns of the risk-neutral policy, and a risk-greedy fixed point."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tremble.theory.lattice import Lattice, first_best
 
 @dataclass(frozen=True)
 class Greedy:
-    """A policy, what it believes of its returns, and what they are."""
+    """A policy, the returns it is greedy for, and its actual returns."""
 
     policy: np.ndarray
     """Action of every state."""
@@ -23,18 +23,18 @@ class Greedy:
 
 @dataclass(frozen=True)
 class FixedPoint:
-    """Where the risk-greedy backup leads from one beginning."""
+    """Result of iterating the risk-greedy backup from one initial value."""
 
     found: Greedy
     iterations: int
     converged: bool
     """Whether distributions stopped changing; if not, `period` says how the greedy policies repeat."""
     period: int
-    """1 for a fixed point; more for a cycle; 0 if neither was seen."""
+    """1 for a fixed point; more for a cycle; 0 if neither was found."""
 
 
 def mean_greedy(lattice: Lattice, most: int = 1_000) -> Greedy:
-    """The risk-neutral optimum, by policy iteration from values."""
+    """The risk-neutral optimum, by value iteration."""
     law, rewards = lattice.law, lattice.unit * lattice.shifts
     reward = np.einsum("d,dsat->sa", rewards, law)
     onward = law.sum(0) * ~lattice.terminal
@@ -47,7 +47,7 @@ def mean_greedy(lattice: Lattice, most: int = 1_000) -> Greedy:
 
 
 def acting_only(lattice: Lattice, eta: float) -> Greedy:
-    """(i) Greedy for CVaR on the returns of the mean's policy: risk at acting, and nowhere else."""
+    """(i) Greedy for CVaR on the returns of the risk-neutral policy: the criterion applies to behaviour only."""
     z = mean_greedy(lattice).predicted
     policy = first_best(lattice.cvar(z, eta))
     own = lattice.returns(policy)
@@ -57,9 +57,9 @@ def acting_only(lattice: Lattice, eta: float) -> Greedy:
 def fixed_point(
     lattice: Lattice, eta: float, begin: np.ndarray | None = None, tolerance: float = 1e-12, most: int = 3_000
 ) -> FixedPoint:
-    """(ii) Z <- R + Z(S', argmax_a CVaR Z(S', a)) until nothing changes, or the policies repeat without that.
+    """(ii) Z <- R + Z(S', argmax_a CVaR Z(S', a)) until convergence or ``most`` iterations.
 
-    A risk measure is not carried through the backup by a contraction, so neither is sure to happen; what did is said.
+    The backup is no contraction under a risk measure, so it may also cycle.
     """
     z = np.tile(lattice.nothing(), (*lattice.law.shape[1:3], 1)) if begin is None else begin
     rows = np.arange(len(lattice.terminal))

@@ -1,11 +1,11 @@
-"""The best CVaR of the return from the start that any policy can reach, exactly: the state is widened by a threshold.
+"""The best CVaR of the return from the start over all policies, exactly, by augmenting the state with a threshold.
 
 CVaR_eta(Z) = max_b { b - E[(b - Z)^+] / eta } (Rockafellar and Uryasev 2000), so the best over policies is
 
     max_b { b - V(s_0, b) / eta },    V(s, y) = min_a E[V(S', y - R)],    V(end, y) = max(y, 0),
 
-where y is what is still missing to the threshold b (Baeuerle and Ott 2011). Its policy looks at y, that is at what was
-won or lost so far; no policy of the state alone need be as good. Undiscounted, on a `tremble.theory.lattice`.
+where y is the remaining amount to the threshold b (Baeuerle and Ott 2011). The policy depends on y, that is on the
+rewards so far; policies of the state alone may be worse. Undiscounted, on a `tremble.theory.lattice`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class StaticCVaR:
 def shortfall(lattice: Lattice, iterations: int = 2_000, tolerance: float = 1e-12) -> tuple[np.ndarray, np.ndarray]:
     """V ``[states, n]`` and its policy, y running over the lattice's values.
 
-    Above the lattice V rises with slope 1 (whatever comes falls short), below it V is 0 (nothing falls short).
+    Above the lattice V has slope 1 (every return falls short), below it V is 0 (none does).
     """
     y = lattice.values
     ended = np.maximum(y, 0.0)
@@ -48,7 +48,7 @@ def shortfall(lattice: Lattice, iterations: int = 2_000, tolerance: float = 1e-1
             break
         value = new
     else:
-        raise ValueError("the expected shortfall does not settle: can episodes be ended from everywhere?")
+        raise ValueError("the expected shortfall does not converge: can every state reach the end of the episode?")
     best: np.ndarray = (wanted <= wanted.min(1, keepdims=True) + TIE).argmax(1)
     return value, best
 
@@ -65,7 +65,7 @@ def _expected(lattice: Lattice, value: np.ndarray) -> np.ndarray:
 
 
 def static_cvar(lattice: Lattice, eta: float, most: int = 5_000) -> StaticCVaR:
-    """The optimum over all policies, of the whole history if need be."""
+    """The optimum over all policies, including those that depend on the history."""
     value, policy = shortfall(lattice)
     objective = lattice.values - value[lattice.start] / eta
     best = int(objective.argmax())
@@ -81,7 +81,7 @@ def static_cvar(lattice: Lattice, eta: float, most: int = 5_000) -> StaticCVaR:
             taken = np.where(policy == action, alive, 0.0)
             for law, by in zip(lattice.law, lattice.shifts, strict=True):
                 mass += law[:, action].T @ lattice.shifted(taken, -int(by))
-    # What is missing in the end is b - Z, so the law of Z is that of y read backwards.
+    # At the end y = b - Z, so the law of Z is that of y reversed.
     returns = np.zeros(lattice.n)
     np.add.at(returns, np.clip(best - lattice.lowest - np.arange(lattice.n), 0, lattice.n - 1), mass.sum(0))
     return StaticCVaR(float(objective[best]), float(lattice.values[best]), policy, lattice.values, returns)

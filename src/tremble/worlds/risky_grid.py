@@ -1,10 +1,10 @@
-r"""A grid with a short way that gambles and a long way that does not.
+r"""A grid with a short risky path and a long safe one.
 
-    . . . . .      From S to G, where 1 is paid. Every step costs a little. The cells marked ± add or take a stake,
-    . . . . .      with equal chances, and give back some of the step's cost. Straight on is better on average, around
-    S ± ± ± G      is safer. Moves go sideways now and then, so that the row next to the gambles is not safe either.
+    . . . . .      From S to G, with a reward of 1 at G and a cost for every step. Entering a cell marked ± adds or
+    . . . . .      takes a stake with equal probability, and returns part of the step's cost, so the straight path has
+    S ± ± ± G      the higher mean and the detour the lower variance. Moves slip sideways with a small probability.
 
-The same problem as a finite MDP, for exact solutions, is `tremble.theory.risky_grid`.
+`tremble.theory.risky_grid` enumerates it as a finite MDP, for exact solutions.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))
 
 
 class RiskyGrid(eqx.Module):
-    """The state is the number of the cell, row by row; the cell after the last is the end of the episode."""
+    """The state is the number of the cell, row by row; the number after the last cell is the end of the episode."""
 
     stake: Scalar = 0.5
-    """What a gamble adds or takes."""
+    """Amount that a gamble adds or takes."""
     loss: Scalar = -0.03
-    """What a gamble costs on average; negative, what it gives. Above ``-step_cost``, or gambling for ever would pay."""
+    """Mean cost of a gamble; negative for a gain. Above ``-step_cost``, or endless gambling would be optimal."""
     step_cost: Scalar = 0.05
     slip: Scalar = 0.1
-    """Probability that a move goes sideways, to either side equally often."""
+    """Probability of a sideways move, equal for both sides."""
     width: int = eqx.field(static=True, default=5)
     height: int = eqx.field(static=True, default=3)
 
     def __check_init__(self) -> None:
-        """Refuse grids on which there is nothing to decide."""
+        """Validate the size."""
         if self.width < 3 or self.height < 2:
             raise ValueError(f"a risky grid needs width 3 and height 2 at least, got {self.width} x {self.height}")
 
@@ -55,7 +55,7 @@ class RiskyGrid(eqx.Module):
 
     @property
     def observation_table(self) -> Float[Array, "states cells"]:
-        """Unit vectors, and nothing at the end."""
+        """Unit vectors; zeros for the end."""
         return jnp.eye(self.n_cells + 1, self.n_cells)
 
     def reset(self, key: PRNGKeyArray) -> Int[Array, ""]:
@@ -70,7 +70,7 @@ class RiskyGrid(eqx.Module):
     def step(
         self, state: Int[Array, ""], action: Int[Array, ""], noise: tuple[Float[Array, ""], Float[Array, ""]]
     ) -> tuple[Int[Array, ""], Float[Array, ""], Bool[Array, ""], Bool[Array, ""]]:
-        """Next state, reward, terminated, truncated (never); walls stop."""
+        """Next state, reward, terminated, truncated (never); moves into walls have no effect."""
         slip, coin = noise
         turn = jnp.where(slip < self.slip / 2, 1, jnp.where(slip < self.slip, 3, 0))
         down, right = jnp.asarray(MOVES)[(action + turn) % 4]
@@ -95,5 +95,5 @@ class RiskyGrid(eqx.Module):
         return state
 
     def is_optimal(self, state: Int[Array, ""], action: Int[Array, ""]) -> Bool[Array, ""]:
-        """It depends on the attitude to risk, so nothing is counted."""
+        """Always False: the optimal action depends on the risk attitude."""
         return jnp.asarray(False)

@@ -99,15 +99,15 @@ def win_table() -> str:
     return tables.markdown(("setting", "PQR against", "won", "tied", "lost", "sign test p"), rows, 2)
 
 
-def story(counted: Counter[str]) -> str:
-    """The findings in words, their numbers from the same computation as the tables."""
+def findings(counted: Counter[str]) -> str:
+    """The findings as text, with numbers from the same computation as the tables."""
     no_ops, sticky = percent(NO_OPS), percent(STICKY, repaired=True)
     middle = no_ops.apply(lambda column: 100 * iqm(column.to_numpy()[None] / 100))
     share = no_ops.loc["VideoPinball", "pqr"] / no_ops["pqr"].sum()
     few = no_ops.drop(index=["VideoPinball", "Atlantis", "Berzerk"]).mean()
     rest = sticky.drop(index="VideoPinball").mean()
     gap = sticky.apply(lambda column: 100 * optimality_gap(column.to_numpy()[None] / 100))
-    assert gap.idxmin() == rest.idxmax() == "pqr", "the story below says so"
+    assert gap.idxmin() == rest.idxmax() == "pqr", "stated in the text below"
     dltv = wins(QUOTA, "pqr", "dltv")
     return f"""- **Under no-ops PQR is ahead of QR-DQN**: {wins(NO_OPS, "pqr", "qrdqn").text()}; interquartile mean {middle["pqr"]:.0f} % against {middle["qrdqn"]:.0f} %. The “562 %” is a
   difference of percentage points between means, and {100 * share:.0f} % of PQR's mean is one game, VideoPinball; without VideoPinball, Atlantis and Berzerk the two means are {few["pqr"]:.0f} % and {few["qrdqn"]:.0f} %.
@@ -133,7 +133,7 @@ def write_data(claims: dict[str, list[Claim]], options: Options) -> None:
 
 
 def analyse(results: Results, options: Options) -> str:
-    """Everything is recomputed here: there are no runs to store."""
+    """Recompute everything; there are no runs."""
     claims = sections()
     write_data(claims, options)
     atari_figures.draw_summary(options)
@@ -152,9 +152,9 @@ all, and says which of them hold. Nothing is trained. Human-normalised score = 1
 printed in the same table; a win is a strictly higher score.
 
 {shares}
-## What is left of the story
+## Summary of findings
 
-{story(counted)}
+{findings(counted)}
 ![summary](summary.png)
 
 ## Claims
@@ -163,7 +163,7 @@ printed in the same table; a win is a strictly higher score.
 *Holds, rounded otherwise*: cut off or rounded up instead of rounded. *Holds once Enduro is repaired*: with the two exchanged cells put back. *Depends on the
 measure*: the mean says so, others do not.
 
-## Not like for like
+## Differences in conditions
 
 | table | PQR | the others |
 | --- | --- | --- |
@@ -171,9 +171,9 @@ measure*: the mean says so, others do not.
 | sticky, 50M | the paper's runs, protocol `paper_sticky` | Dopamine, protocol `dopamine`: returns of training, 5 seeds; QR-DQN, IQN and Rainbow with 3-step updates, QR-DQN and Rainbow with prioritised replay |
 | no-ops, 40M | the paper's runs | DQN Zoo at 40M frames; QUOTA and its QR-DQN at 40M *steps* (160M frames), 16 workers, no replay; DLTV reproduced by the authors |
 
-How the protocols differ is on [their page](../../protocols.md). Our own tables refuse to put them into one.
+The page on [protocols](../../protocols.md) lists the differences. Our own tables do not mix protocols.
 
-## Every summary, not one
+## Other summaries
 
 {measure_table()}
 All in percent; the optimality gap is what is missing to the human, so less is better.

@@ -1,4 +1,4 @@
-"""What the paper says about its Atari scores, recomputed from the raw scores it prints."""
+"""The paper's statements about its Atari scores, recomputed from the raw scores it prints."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Literal
 
 import pandas as pd
 
+from tremble.report import figures
 from tremble.report.references import human_random, load_reference
 from tremble.report.scores import Wins, count_wins, human_normalised
 
@@ -34,17 +35,7 @@ TITLES = {
 AGENTS = {table: ["dqn", "qrdqn", "iqn", "rainbow", "pqr"] for table in (NO_OPS, STICKY)} | {
     QUOTA: ["qrdqn_zoo", "qrdqn_zhang", "quota", "dltv", "pqr"]
 }
-NAMES = {
-    "dqn": "DQN",
-    "qrdqn": "QR-DQN",
-    "iqn": "IQN",
-    "rainbow": "Rainbow",
-    "pqr": "PQR",
-    "quota": "QUOTA",
-    "dltv": "DLTV",
-    "qrdqn_zoo": "QR-DQN (zoo)",
-    "qrdqn_zhang": "QR-DQN (Zhang)",
-}
+NAMES = figures.NAMES | {"quota": "QUOTA", "qrdqn_zoo": "QR-DQN (zoo)", "qrdqn_zhang": "QR-DQN (Zhang)"}
 MARKED = {
     (NO_OPS, "pqr_bold"): ["dqn", "qrdqn", "iqn"],
     (NO_OPS, "pqr_asterisk"): ["rainbow"],
@@ -52,12 +43,12 @@ MARKED = {
     (STICKY, "pqr_asterisk"): ["iqn", "rainbow"],
     (QUOTA, "pqr_bold"): ["quota", "dltv"],
 }
-"""What a mark of the PQR cell says it beats, by the captions."""
+"""Agents that a marked cell of PQR beats, according to the captions."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One statement: what is printed, what follows from the raw scores, and whether they agree."""
+    """One statement: the printed value, the value recomputed from the raw scores, and the verdict."""
 
     claim: str
     where: str
@@ -69,7 +60,7 @@ class Claim:
 
 @cache
 def raw(table: str, repaired: bool = False) -> pd.DataFrame:
-    """Raw scores as printed; ``repaired`` gives DQN and IQN their own values on Enduro back."""
+    """Raw scores as printed; ``repaired`` undoes the exchange of DQN and IQN on Enduro."""
     scores = load_reference(table)
     if repaired and table == STICKY:
         # Dopamine's curves give IQN 2268.1, the value printed for DQN; DQN's own, 799.5, is printed as 766.5 for IQN.
@@ -88,7 +79,7 @@ def percent(table: str, repaired: bool = False) -> pd.DataFrame:
 
 
 def summary(table: str, repaired: bool = False) -> pd.DataFrame:
-    """Mean, median, games above the human and above DQN (if it is there), for each agent."""
+    """Mean, median, games above the human and above DQN (if the table has it), for each agent."""
     scores, normalised = raw(table, repaired), percent(table, repaired)
     found = pd.DataFrame({"mean_percent": normalised.mean(), "median_percent": normalised.median()})
     columns = scores[AGENTS[table]]
@@ -105,7 +96,7 @@ def wins(table: str, first: str, second: str, repaired: bool = False) -> Wins:
 
 
 def judge(printed: float, recomputed: float, repaired: float | None = None, digits: int = 0) -> Verdict:
-    """Whether a printed number is the recomputed one, to the digits printed."""
+    """Whether a printed number equals the recomputed one, to the printed digits."""
     unit = 10.0**-digits
     if abs(printed - round(recomputed, digits)) < unit / 2:
         return "holds"
@@ -182,7 +173,7 @@ def win_claims() -> list[Claim]:
 
 
 def marks(table: str, mark: str) -> pd.DataFrame:
-    """Each game's mark and whether its score is above all it claims to beat, or level with the best of them."""
+    """Each game's mark, and whether its score is above or equal to that of the best rival."""
     scores = raw(table)
     rivals = scores[MARKED[table, mark]].max(axis=1)  # where a rival has no score, the others decide
     return pd.DataFrame(
@@ -197,7 +188,7 @@ def marks(table: str, mark: str) -> pd.DataFrame:
 
 
 def mark_claims() -> list[Claim]:
-    """Bold and asterisks of the PQR column against what the captions say they mean."""
+    """Bold and asterisks of the PQR column against their meaning in the captions."""
     claims = []
     for (table, mark), rivals in MARKED.items():
         found = marks(table, mark)
@@ -229,7 +220,7 @@ def mark_claims() -> list[Claim]:
 
 
 def cell_claims() -> list[Claim]:
-    """Single cells that cannot be right, or differ between tables that should agree."""
+    """Single cells that are impossible, or differ between tables that should agree."""
     claims = []
     sticky, reference = raw(STICKY), human_random()
     for column in ("random", "human"):

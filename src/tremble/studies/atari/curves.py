@@ -1,4 +1,4 @@
-"""Evaluation curves on the five games in which the paper sees PQR far ahead under sticky actions, published curves behind them."""
+"""Evaluation curves on the five games in which the paper reports the largest lead of PQR under sticky actions."""
 
 from __future__ import annotations
 
@@ -10,22 +10,15 @@ import pandas as pd
 from tremble.report import tables
 from tremble.report.curve_figures import draw_curves
 from tremble.report.curves import load_dopamine, load_dqn_zoo
+from tremble.report.figures import name_of
 from tremble.report.references import game_name
 from tremble.settings import SettingsError
-from tremble.studies.atari.bill import bill
-from tremble.studies.atari.plan import Plan, cells_of, choices, plan_of
-from tremble.studies.atari.results import load_run, of_kind
-from tremble.studies.atari.tables import conditions, draw, game_table, lead, name_of, shown, write_raw
-from tremble.studies.kit import Cell, Options, Results, Study
+from tremble.studies.atari.plan import Plan, atari_study, plan_of
+from tremble.studies.atari.results import of_kind
+from tremble.studies.atari.tables import conditions, draw, game_table, lead, shown, write_raw
+from tremble.studies.kit import Options, Results
 
-GAMES = ("assault", "battle_zone", "beam_rider", "berzerk", "bowling")
-FRAMES = 10_000_000
 NOWHERE = "none"
-
-
-def cells(options: Options) -> list[Cell]:
-    """Every agent on every game."""
-    return cells_of(plan_of(STUDY, options))
 
 
 def published_curves(directory: Path, plan: Plan) -> pd.DataFrame:
@@ -48,7 +41,7 @@ def published_curves(directory: Path, plan: Plan) -> pd.DataFrame:
 
 
 def _is_of(path: Path, games: set[str]) -> bool:
-    """Whether a file of Dopamine's is about one of the games."""
+    """Whether a file of Dopamine is about one of the games."""
     try:
         return game_name(path.stem) in games
     except SettingsError:
@@ -61,7 +54,7 @@ def analyse(results: Results, options: Options) -> str:
     curves, scores = write_raw(results, plan, options.out)
     draw(curves, options.out)
     directory = str(STUDY.chosen(options.choices)["published"])
-    behind = "No published curves were given: `--set published=DIR` with Dopamine's JSON or DQN Zoo's CSV files draws them behind ours."
+    behind = "No published curves were given: `--set published=DIR` with Dopamine's JSON or DQN Zoo's CSV files draws them with ours."
     if directory != NOWHERE:
         published = published_curves(Path(directory), plan)
         published.to_csv(options.out / "published.csv", index=False, lineterminator="\n")
@@ -109,17 +102,12 @@ def claims(scores: pd.DataFrame, plan: Plan) -> str:
     return tables.markdown(["difference", "of", *games], rows, 2)
 
 
-STUDY = Study(
+STUDY = atari_study(
     "atari-curves",
     "curves on the five games of the paper's claim about sticky actions; --set agents=…, published=DIR",
-    cells,
     analyse,
-    seeds=3,
-    quick_seeds=1,
-    steps=FRAMES // 4,
-    quick_steps=2_000,
-    load=load_run,
-    choices=choices(GAMES, "paper_sticky", ("iqn", "rainbow_dopamine", "pqr"), FRAMES) | {"published": NOWHERE},
-    bill=bill,
-    partial=True,
+    ("iqn", "rainbow_dopamine", "pqr"),
+    games=("assault", "battle_zone", "beam_rider", "berzerk", "bowling"),
+    protocol="paper_sticky",
+    published=NOWHERE,
 )

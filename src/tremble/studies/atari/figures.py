@@ -1,4 +1,4 @@
-"""The audit in pictures."""
+"""Figures of the audit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from tremble.studies.kit import Options
 
 COLOURS = figures.COLOURS | {
     "iqn": "#588157",
-    "rainbow": "#7b5ea7",
     "quota": "#b5838d",
     "qrdqn_zoo": "#6b7280",
     "qrdqn_zhang": "#a3a3a3",
@@ -25,7 +24,7 @@ SETTINGS = {NO_OPS: "30 no-ops", STICKY: "sticky actions"}
 
 
 def draw_summary(options: Options) -> None:
-    """Printed numbers beside recomputed ones."""
+    """Printed and recomputed numbers of the summary table."""
     printed = load_reference("atari55_summary")
     labels = {
         "mean_percent": "mean, %",
@@ -40,7 +39,7 @@ def draw_summary(options: Options) -> None:
         for ax, (column, label) in zip(row, labels.items(), strict=True):
             for y, agent in enumerate(agents):
                 said, found = float(printed.loc[(agent, protocol), column]), float(recomputed.loc[agent, column])
-                # A difference of rounding is none.
+                # Differences by rounding are ignored.
                 colour = AGREES if abs(said - found) < 1 else DIFFERS
                 ax.plot([said, found], [y, y], color=colour, lw=2.5, alpha=0.35, solid_capstyle="round")
                 ax.plot(found, y, "o", color=colour, ms=7, zorder=3)
@@ -75,7 +74,7 @@ def leaving_out(table: str, count: int) -> tuple[list[str], pd.DataFrame]:
 
 
 def draw_leaving_out(options: Options, count: int = 8) -> None:
-    """How much of a mean is a few games."""
+    """Mean scores as the games with the largest scores are left out."""
     figure, axes = figures.new(1, 3, 12.5, 4.3, sharey=True)
     titles = {NO_OPS: "30 no-ops, 50M frames", STICKY: "sticky actions, 50M frames", QUOTA: "30 no-ops, 40M frames"}
     for ax, (table, title) in zip(axes, titles.items(), strict=True):
@@ -103,7 +102,7 @@ def draw_leaving_out(options: Options, count: int = 8) -> None:
 
 
 def draw_measures(options: Options) -> None:
-    """Four summaries, one order of agents each."""
+    """Four summaries, with agents sorted by each."""
     figure, axes = figures.new(2, 4, 11.0, 5.0)
     for row, table in zip(axes, (NO_OPS, STICKY), strict=True):
         normalised = percent(table, repaired=True)
@@ -131,7 +130,7 @@ def draw_measures(options: Options) -> None:
 
 
 def draw_games(table: str, options: Options) -> None:
-    """PQR beside each rival, game by game."""
+    """Difference between PQR and each rival, by game."""
     normalised = percent(table, repaired=True) / 100
     rivals = ["qrdqn", "iqn", "rainbow"]
     order = (normalised["pqr"] - normalised["qrdqn"]).sort_values().index

@@ -1,8 +1,8 @@
-"""What a study that trains on Atari consists of: its choices, checked, and the runs that follow from them."""
+"""Studies that train on Atari: their choices, validated, and the runs that follow from them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,38 +12,28 @@ from tremble.atari.protocols import AtariProtocol, find_protocol
 from tremble.presets import PRESETS
 from tremble.report.references import game_name
 from tremble.settings import SettingsError, nearest
-from tremble.studies.kit import Cell, Options, Study
+from tremble.studies.atari.cost import cost_estimate
+from tremble.studies.atari.results import load_run
+from tremble.studies.kit import Cell, Options, Results, Study
 
 ON_POLICY = {"quota_onpolicy": 16}
-"""Agents without a memory, and beside how many games they were published."""
+"""Agents without replay, with the number of parallel environments they were published with."""
 QUICK = {"start_steps": 500, "memory_size": 2_000}
 QUICK_CAP_FRAMES = 2_000
-"""A quick look ends games after 500 steps: untrained agents can make them last for half an hour."""
-
-
-def choices(games: Sequence[str], protocol: str, agents: Sequence[str], frames: int) -> dict[str, Any]:
-    """What every study of these leaves open, with its own defaults; without ``games``, they are no choice."""
-    return ({"games": tuple(games)} if games else {}) | {
-        "protocol": protocol,
-        "agents": tuple(agents),
-        "frames": frames,
-        "episodes": 0,  # of an evaluation; 0: the protocol's steps
-        "memory_size": 0,  # 0: the protocol's
-        "speed": "unknown",  # frames a second of one run, or "measure"
-    }
+"""The quick version truncates games after 500 steps; with untrained agents they can last half an hour."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The choices of a study, checked."""
+    """The validated choices of a study."""
 
     protocol: AtariProtocol
     games: list[str]
-    """As the emulator's files are called."""
+    """Names of the emulator's files."""
     agents: list[str]
     steps: int
     episodes: int
-    """Games of an evaluation; 0: as many as the protocol's steps have room for."""
+    """Games per evaluation; 0: the protocol's number of steps."""
     memory_size: int
     """0: the protocol's."""
     quick: bool
@@ -64,20 +54,17 @@ class Plan:
 
 
 def label(game: str, agent: str) -> str:
-    """A cell's."""
+    """Label of a cell."""
     return f"{game_name(game)} | {agent}"
 
 
 def plan_of(study: Study, options: Options, games: Sequence[str] = ()) -> Plan:
-    """Read the choices; what does not exist is an error that names the nearest that does.
-
-    ``games`` are those of a study that leaves no choice of them.
-    """
+    """Validate the choices; ``games`` are those of a study that has no choice of games."""
     chosen = study.chosen(options.choices)
     protocol = chosen["protocol"]
     if not isinstance(protocol, str) or "," in protocol:
         raise SettingsError(
-            "a study has one protocol: scores under two do not compare. Give each a study of its own, with another --out"
+            "a study has one protocol, because scores under different protocols cannot be compared. Run one study for each, with another --out"
         )
     rules = find_protocol(protocol)
     asked = tuple(games or chosen["games"])
@@ -96,7 +83,7 @@ def plan_of(study: Study, options: Options, games: Sequence[str] = ()) -> Plan:
 
 
 def _steps(study: Study, chosen: Mapping[str, Any], options: Options, skip: int) -> int:
-    """Steps of a run: by `frames`, or by --steps where it is given instead."""
+    """Steps of a run, from `frames` or --steps."""
     if options.quick:
         return options.steps
     by_frames = chosen["frames"] // skip
@@ -113,7 +100,7 @@ def _steps(study: Study, chosen: Mapping[str, Any], options: Options, skip: int)
 
 
 def cells_of(plan: Plan) -> list[Cell]:
-    """Every agent on every game. Studies with equal settings have equal cells, and so share their runs."""
+    """Every agent on every game. Studies with equal settings share their runs."""
     env_options: dict[str, Any] = {"protocol": plan.protocol.name}
     if plan.quick:
         env_options["cap_frames"] = QUICK_CAP_FRAMES
@@ -139,9 +126,47 @@ def cells_of(plan: Plan) -> list[Cell]:
 
 
 def agent_options(agent: str, plan: Plan) -> dict[str, Any]:
-    """What is not as the protocol says."""
+    """Settings that differ from the protocol's."""
     settings: dict[str, Any] = {}
     if agent not in ON_POLICY:
         settings |= QUICK if plan.quick else {}
         settings |= {"memory_size": plan.memory_size} if plan.memory_size else {}
     return settings | ({"n_quantiles": 16} if plan.quick else {})
+
+
+def atari_study(
+    name: str,
+    about: str,
+    analyse: Callable[[Results, Options], str],
+    agents: Sequence[str],
+    *,
+    games: Sequence[str],
+    games_fixed: bool = False,
+    protocol: str = "paper",
+    frames: int = 10_000_000,
+    **further: Any,
+) -> Study:
+    """A study that trains on Atari, with the default values of its choices; ``further`` are choices of its own."""
+    choices: dict[str, Any] = {
+        "protocol": protocol,
+        "agents": tuple(agents),
+        "frames": frames,
+        "episodes": 0,  # of an evaluation; 0: the protocol's steps
+        "memory_size": 0,  # 0: the protocol's
+        "speed": "unknown",  # frames per second of one run, or "measure"
+    }
+    study = Study(
+        name,
+        about,
+        lambda options: cells_of(plan_of(study, options, games if games_fixed else ())),
+        analyse,
+        seeds=3,
+        quick_seeds=1,
+        steps=frames // 4,
+        quick_steps=2_000,
+        load=load_run,
+        choices=({} if games_fixed else {"games": tuple(games)}) | choices | further,
+        cost_estimate=cost_estimate,
+        partial=True,
+    )
+    return study

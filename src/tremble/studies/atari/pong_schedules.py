@@ -1,4 +1,4 @@
-"""The paper's ablation on Pong: how fast the perturbation fades, and whether it is random."""
+"""The paper's ablation on Pong: schedules of the perturbation, and random against optimistic perturbations."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ import pandas as pd
 
 from tremble.report import tables
 from tremble.report.statistics import Interval, difference_interval, verdict
-from tremble.studies.atari.bill import bill
-from tremble.studies.atari.plan import Plan, cells_of, choices, plan_of
-from tremble.studies.atari.results import area, load_run, of_kind
+from tremble.studies.atari.plan import Plan, atari_study, plan_of
+from tremble.studies.atari.results import area, of_kind
 from tremble.studies.atari.tables import conditions, draw, game_table, shown, text, write_raw
-from tremble.studies.kit import Cell, Options, Results, Study
+from tremble.studies.kit import Options, Results
 
 GAMES = ("pong",)
-FRAMES = 10_000_000
 AGENTS = ("pqr", "pqr_const", "pqr_opt", "pqr_sqrt_log", "pqr_sqrt_log_opt")
 CALLED = {
     "pqr": "PQR: Δ ~ 1/t",
@@ -27,7 +25,7 @@ CALLED = {
 }
 MAXIMUM = 21.0
 NEAR = 20.0
-"""Mean points from which on a run counts as having reached the maximum."""
+"""Mean score above which a run counts as having reached the maximum."""
 EARLY, LATE = 1 / 3, 3 / 4
 """Early is the first third of a run, late its last quarter."""
 
@@ -52,13 +50,8 @@ CLAIMS = (
 )
 
 
-def cells(options: Options) -> list[Cell]:
-    """The five curves."""
-    return cells_of(plan_of(STUDY, options, GAMES))
-
-
 def phases(curves: pd.DataFrame, frames: int) -> pd.DataFrame:
-    """For each run the mean height of its early evaluations, and mean and spread of its late ones."""
+    """For each run the mean height of its early evaluations, and mean and standard deviation of its late ones."""
     rows = []
     for (agent, seed), curve in of_kind(curves, "evaluation").groupby(["agent", "seed"], sort=False):
         curve = curve.sort_values("frame")
@@ -78,7 +71,7 @@ def difference(found: pd.DataFrame, claim: Claim) -> Interval | None:
 
 
 def top_table(found: pd.DataFrame, plan: Plan) -> str:
-    """Who is at the maximum at the end, and how steadily."""
+    """Early and late scores, and the number of seeds that reach the maximum."""
     rows = []
     for agent in plan.agents:
         here = found[found["agent"] == agent]
@@ -101,7 +94,7 @@ def top_table(found: pd.DataFrame, plan: Plan) -> str:
 
 
 def stability(found: pd.DataFrame) -> str:
-    """The claim about PQR alone: at the maximum in every seed, and no other is."""
+    """Verdict on the claim that only PQR reaches the maximum in every seed."""
     always = [
         agent for agent, runs in found.groupby("agent", sort=False)["late"] if bool(np.all(runs.to_numpy() >= NEAR))
     ]
@@ -111,7 +104,7 @@ def stability(found: pd.DataFrame) -> str:
     if "pqr" not in always:
         return "contradicted here: PQR does not reach it in every seed"
     if others:
-        return f"half of it: PQR reaches it in every seed, but so does {', '.join(others)}"
+        return f"partly supported: PQR reaches it in every seed, but so does {', '.join(others)}"
     return "supported: PQR reaches it in every seed, and none of the others does"
 
 
@@ -160,17 +153,11 @@ Raw data: `phases.csv`, `curves.csv`, `scores.csv` (one row a run), `final.csv` 
 """
 
 
-STUDY = Study(
+STUDY = atari_study(
     "pong-schedules",
     "the paper's ablation on Pong: five schedules of the perturbation; --set frames=…, protocol=…",
-    cells,
     analyse,
-    seeds=3,
-    quick_seeds=1,
-    steps=FRAMES // 4,
-    quick_steps=2_000,
-    load=load_run,
-    choices=choices((), "paper", AGENTS, FRAMES),
-    bill=bill,
-    partial=True,
+    AGENTS,
+    games=GAMES,
+    games_fixed=True,
 )

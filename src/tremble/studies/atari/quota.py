@@ -1,58 +1,52 @@
-"""The paper's comparison with QUOTA and DLTV on 49 games, its table beside ours."""
+"""The paper's comparison with QUOTA and DLTV on 49 games: its table and our runs."""
 
 from __future__ import annotations
 
 import pandas as pd
 
 from tremble.report import tables
+from tremble.report.figures import name_of
 from tremble.report.scores import count_wins
-from tremble.studies.atari.bill import bill
 from tremble.studies.atari.claims import NAMES, QUOTA, raw
-from tremble.studies.atari.plan import Plan, cells_of, choices, plan_of
-from tremble.studies.atari.results import load_run
-from tremble.studies.atari.tables import conditions, draw, millions, name_of, summary_table, text, write_raw
-from tremble.studies.kit import Cell, Options, Results, Study
+from tremble.studies.atari.plan import Plan, atari_study, plan_of
+from tremble.studies.atari.tables import conditions, draw, millions, scores_of, summary_table, text, write_raw
+from tremble.studies.kit import Options, Results
 
 FRAMES = 40_000_000
 AGENTS = ("qrdqn", "quota", "quota_onpolicy", "dltv", "pqr")
-BESIDE = {
+PRINTED_COLUMNS = {
     "qrdqn": ("qrdqn_zoo", "qrdqn_zhang"),
     "quota": ("quota",),
     "quota_onpolicy": ("quota",),
     "dltv": ("dltv",),
     "pqr": ("pqr",),
 }
-"""Columns of the paper's table that stand beside our agents."""
+"""Columns of the paper's table for each of our agents."""
 GAMES_49: tuple[str, ...] = tuple(raw(QUOTA).index)
 OUR_NAMES = {"quota": "QUOTA with replay", "quota_onpolicy": "QUOTA as published"}
 
 
-def cells(options: Options) -> list[Cell]:
-    """Every agent on every game."""
-    return cells_of(plan_of(STUDY, options))
-
-
 def called(agent: str) -> str:
-    """Our agents for people."""
+    """Names of our agents."""
     return OUR_NAMES.get(agent, name_of(agent))
 
 
 def best(scores: pd.DataFrame, plan: Plan) -> pd.DataFrame:
-    """Best evaluation of our runs, mean over seeds: games down, agents across."""
+    """Best evaluation of our runs, mean over seeds: a row per game, a column per agent."""
     mine = scores[scores["returns"] == "evaluation"]
     table = mine.pivot_table(index="game", columns="agent", values="best")
     return table[[agent for agent in plan.agents if agent in table]]
 
 
-def side_by_side(scores: pd.DataFrame, plan: Plan) -> str:
-    """Ours and the paper's, game by game."""
-    columns = list(dict.fromkeys(column for agent in plan.agents for column in BESIDE.get(agent, ())))
+def score_table(scores: pd.DataFrame, plan: Plan) -> str:
+    """Our scores and the paper's, by game."""
+    columns = list(dict.fromkeys(column for agent in plan.agents for column in PRINTED_COLUMNS.get(agent, ())))
     printed = raw(QUOTA)
     rows = []
     for game in dict.fromkeys(name for _, name, _ in plan.labels()):
         row = [game]
         for agent in plan.agents:
-            here = scores[(scores["game"] == game) & (scores["agent"] == agent) & (scores["returns"] == "evaluation")]
+            here = scores_of(scores, game, agent)
             row.append(text(here["best"]) if len(here) else "–")
         for column in columns:
             value = printed.loc[game, column] if game in printed.index else float("nan")
@@ -63,7 +57,7 @@ def side_by_side(scores: pd.DataFrame, plan: Plan) -> str:
 
 
 def wins(scores: pd.DataFrame, plan: Plan) -> str:
-    """In how many games PQR is ahead of each rival: in our runs, and in the paper's table on the same games."""
+    """Number of games in which PQR is ahead of each rival, in our runs and in the paper's table on the same games."""
     ours, printed = best(scores, plan), raw(QUOTA)
     rows = []
     for rival in plan.agents:
@@ -75,7 +69,7 @@ def wins(scores: pd.DataFrame, plan: Plan) -> str:
         common = [game for game in both.index if game in printed.index]
         theirs = [
             f"{NAMES[column]}: {count_wins(printed.loc[common, 'pqr'], printed.loc[common, column]).text()}"
-            for column in BESIDE.get(rival, ())
+            for column in PRINTED_COLUMNS.get(rival, ())
             if common and printed.loc[common, ["pqr", column]].dropna().size
         ]
         found = count_wins(both["pqr"], both[rival])
@@ -100,14 +94,14 @@ def analyse(results: Results, options: Options) -> str:
 
 The paper's table is headed 40M frames. Its QUOTA and QR-DQN (Zhang) columns are copied from the QUOTA paper, whose 40M are **steps of the agent**, with four frames each: 160M frames. DLTV and PQR
 had 40M frames, a quarter of that, and QR-DQN (zoo) is DQN Zoo's curve cut at 40M frames. Here all agents have the same {plan.frames:,} frames ({millions(plan.steps)} steps);
-`--set frames=160000000` gives them what QUOTA had. The columns also come from three protocols: only DLTV's and PQR's are the paper's own, under which ours are trained here, so the others stand
-beside for orientation and do not compare.
+`--set frames=160000000` gives them what QUOTA had. The columns also come from three protocols: only DLTV's and PQR's are the paper's own, under which ours are trained here, so the others
+are given for orientation and cannot be compared.
 
-QUOTA is there twice: *as published*, without a memory, on rollouts of 5 steps in 16 games, and with replay, where its options are all that distinguishes it from QR-DQN.
+QUOTA is included twice: *as published*, without replay, on rollouts of 5 steps in 16 games, and with replay, where it differs from QR-DQN only by its options.
 
 ## Best scores
 
-{side_by_side(scores, plan)}
+{score_table(scores, plan)}
 ## Games won
 
 {wins(scores, plan)}
@@ -120,17 +114,11 @@ Raw data: `curves.csv`, `scores.csv` (one row a run), `final.csv` (every fresh g
 """
 
 
-STUDY = Study(
+STUDY = atari_study(
     "quota",
-    "QR-DQN, QUOTA, DLTV and PQR on 49 games at 40M frames beside the paper's table; --set games=…, frames=…",
-    cells,
+    "QR-DQN, QUOTA, DLTV and PQR on 49 games at 40M frames, with the paper's table; --set games=…, frames=…",
     analyse,
-    seeds=3,
-    quick_seeds=1,
-    steps=FRAMES // 4,
-    quick_steps=2_000,
-    load=load_run,
-    choices=choices(GAMES_49, "paper", AGENTS, FRAMES),
-    bill=bill,
-    partial=True,
+    AGENTS,
+    games=GAMES_49,
+    frames=FRAMES,
 )

@@ -1,4 +1,4 @@
-"""What studies on Atari read off their runs, as tidy curves, and the published scores that compare with them."""
+"""Results of runs on Atari as tidy curves, and the published scores they can be compared with."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ SOURCE = "tremble"
 
 @dataclass(frozen=True)
 class AtariRun:
-    """One run: points of whole games, in evaluations and while training."""
+    """Scores of whole games in one run, in evaluations and in training."""
 
     seed: int
     agent: str
     game: str
-    """As papers spell it."""
+    """Spelling of papers."""
     protocol: str
     steps: int
     evaluated: list[tuple[int, float]]
-    """(step, mean points) of each evaluation."""
+    """(step, mean score) of each evaluation."""
     trained: list[tuple[int, float]]
-    """(step, mean points of the games that ended since the last one), as often as evaluations; none if no game ended."""
+    """(step, mean score of the games that ended since the previous point), as often as evaluations; only where a game ended."""
     final: np.ndarray
-    """Points of the games after training, on seeds that no evaluation before had."""
+    """Scores of the games after training, on other seeds than those of evaluations before."""
 
 
 def load_run(path: Path, seed: int, spec: RunSpec) -> AtariRun:
-    """Read a stored run; one under another protocol is refused."""
+    """Read a stored run; raises if it is of another game or protocol."""
     contents = checkpoint.read(path)
     found = RunSpec(**contents.meta["spec"])
     if (found.protocol, found.env) != (spec.protocol, spec.env):
@@ -95,14 +95,14 @@ def tidy(results: Results) -> pd.DataFrame:
 
 
 def area(frames: np.ndarray, values: np.ndarray) -> float:
-    """Area under a curve over its length: its mean height, by the trapezoid rule."""
+    """Mean height of a curve: the area under it, by the trapezoid rule, over its length."""
     if len(frames) < 2:
         return float(values[0])
     return float(np.trapezoid(values, frames) / (frames[-1] - frames[0]))
 
 
 def run_scores(curves: pd.DataFrame) -> pd.DataFrame:
-    """One row for each run and kind of return: best (and when), last, and area under the curve."""
+    """One row for each run and kind of return: best value (and its frame), last value, mean height."""
     rows = []
     keys = ["protocol", "returns", "game", "agent", "seed"]
     for key, curve in curves.groupby(keys, sort=False):
@@ -132,11 +132,11 @@ PUBLISHED: dict[str, dict[str, PublishedColumn]] = {
     "dopamine": _DOPAMINE | {"rainbow_dopamine": PublishedColumn(STICKY, "rainbow", 50_000_000)},
     "paper_v4": {},
 }
-"""Best scores by protocol and agent: the columns of one table come from several code bases, and so from several protocols."""
+"""Columns of published best scores by protocol and agent; one table has columns of several code bases and protocols."""
 
 
 def published_score(protocol: str, agent: str, game: str) -> tuple[float, int] | None:
-    """The best score published for an agent under this very protocol, and up to which frame; None if there is none."""
+    """The best score published for an agent under this protocol, and up to which frame; None if there is none."""
     column = PUBLISHED.get(protocol, {}).get(agent)
     if column is None:
         return None

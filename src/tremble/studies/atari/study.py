@@ -1,30 +1,22 @@
-"""Atari: chosen agents on chosen games under one published protocol, scores beside the published ones."""
+"""Atari: chosen agents on chosen games under one published protocol, compared with published scores."""
 
 from __future__ import annotations
 
-from tremble.studies.atari.bill import bill
-from tremble.studies.atari.plan import Plan, cells_of, choices, plan_of
-from tremble.studies.atari.results import PUBLISHED, load_run
-from tremble.studies.atari.tables import KINDS, bullet, conditions, draw, game_table, name_of, summary_table, write_raw
-from tremble.studies.kit import Cell, Options, Results, Study
-
-FRAMES = 10_000_000
-"""PQR's perturbation falls to 1 after about 4M frames; in shorter runs there would be nothing of what follows."""
-
-
-def cells(options: Options) -> list[Cell]:
-    """Every agent on every game."""
-    return cells_of(plan_of(STUDY, options))
+from tremble.report.figures import name_of
+from tremble.studies.atari.plan import Plan, atari_study, plan_of
+from tremble.studies.atari.results import PUBLISHED
+from tremble.studies.atari.tables import KINDS, bullet, conditions, draw, game_table, summary_table, write_raw
+from tremble.studies.kit import Options, Results
 
 
 def without_equal(plan: Plan) -> str:
-    """Which agents have no published number to stand beside, and where there is one."""
+    """Agents without published scores under this protocol, and the protocols under which there are some."""
     lines = []
     for agent in plan.agents:
         if agent in PUBLISHED[plan.protocol.name]:
             continue
         elsewhere = [f"`{name}`" for name, columns in PUBLISHED.items() if agent in columns]
-        where = f"; there are some under {', '.join(elsewhere)}, which do not compare" if elsewhere else ""
+        where = f"; there are some under {', '.join(elsewhere)}, which cannot be compared" if elsewhere else ""
         lines.append(f"{name_of(agent)} has no published scores under `{plan.protocol.name}`{where}.")
     return bullet(lines)
 
@@ -46,7 +38,7 @@ def analyse(results: Results, options: Options) -> str:
 
 ![curves](curves.png)
 
-*Points in evaluations; mean and range of seeds.*
+*Scores in evaluations; mean and range over seeds.*
 
 ## Game by game
 
@@ -58,7 +50,7 @@ Published are best scores of returns of {kind}.
 
 ## Human-normalised, all games together
 
-0 is play at random, 1 the human; returns of {kind}, at {plan.frames:,} frames.
+0 is random play, 1 the human score; returns of {kind}, at {plan.frames:,} frames.
 
 {summaries}
 ![training](training.png)
@@ -67,17 +59,10 @@ Raw data: `curves.csv`, `scores.csv` (one row a run), `final.csv` (every fresh g
 """
 
 
-STUDY = Study(
+STUDY = atari_study(
     "atari",
     "agents on Atari under a protocol; --set games=…, agents=…, protocol=…, frames=…, speed=…",
-    cells,
     analyse,
-    seeds=3,
-    quick_seeds=1,
-    steps=FRAMES // 4,
-    quick_steps=2_000,
-    load=load_run,
-    choices=choices(("pong", "boxing", "breakout"), "paper", ("qrdqn", "dltv", "pqr"), FRAMES),
-    bill=bill,
-    partial=True,
+    ("qrdqn", "dltv", "pqr"),
+    games=("pong", "boxing", "breakout"),
 )

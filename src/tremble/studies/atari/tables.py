@@ -1,4 +1,4 @@
-"""Tables, raw data and conditions that the studies on Atari have in common."""
+"""Tables, raw data and experimental conditions shared by the studies on Atari."""
 
 from __future__ import annotations
 
@@ -8,27 +8,23 @@ from typing import Any
 
 import pandas as pd
 
-from tremble.report import figures, tables
+from tremble.report import tables
 from tremble.report.curve_figures import draw_curves
+from tremble.report.figures import name_of
 from tremble.report.scores import Returns, ScoreTable
 from tremble.report.statistics import SUPPORT, Interval, difference_interval, mean_interval, verdict
 from tremble.settings import SettingsError
 from tremble.studies.atari.plan import Plan
 from tremble.studies.atari.results import of_kind, published_score, run_scores, tidy
-from tremble.studies.kit import Results
+from tremble.studies.kit import Results, seed_count
 
 PUBLISHED_FRAMES = 50_000_000
-"""How long the published runs of most tables are."""
+"""Length of the published runs of most tables."""
 KINDS: tuple[Returns, ...] = ("evaluation", "training")
 
 
-def name_of(agent: str) -> str:
-    """For people."""
-    return figures.NAMES.get(agent, agent)
-
-
 def digits_of(interval: Interval) -> int:
-    """Decimals that say something."""
+    """Decimals shown."""
     return 2 if abs(interval.estimate) < 100 else 0
 
 
@@ -38,14 +34,19 @@ def text(values: Any) -> str:
     return interval.text(digits_of(interval))
 
 
+def scores_of(scores: pd.DataFrame, game: str, agent: str, returns: Returns = "evaluation") -> pd.DataFrame:
+    """The rows of an agent on a game, one for each seed."""
+    return scores[(scores["game"] == game) & (scores["agent"] == agent) & (scores["returns"] == returns)]
+
+
 def write_raw(results: Results, plan: Plan, out: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Curves and scores of every run as CSV; returns both."""
+    """Write curves and scores of every run as CSV; returns both."""
     out.mkdir(parents=True, exist_ok=True)
     curves = tidy(results)
     if set(curves["protocol"]) - {plan.protocol.name}:
         raise SettingsError(
-            f"runs under {', '.join(sorted(set(curves['protocol'])))} do not go into one table: scores under two protocols do "
-            "not compare"
+            f"runs under {', '.join(sorted(set(curves['protocol'])))} cannot go into one table: scores under different protocols "
+            "cannot be compared"
         )
     scores = run_scores(curves)
     curves.round({"value": 4}).to_csv(out / "curves.csv", index=False, lineterminator="\n")
@@ -71,27 +72,27 @@ def draw(curves: pd.DataFrame, out: Path) -> None:
 
 
 def millions(frames: float) -> str:
-    """12.5M, or 8,000 for quick looks."""
+    """``12.5M``, or ``8,000`` for short runs."""
     return f"{frames / 1e6:g}M" if frames >= 100_000 else f"{frames:,.0f}"
 
 
 def game_table(scores: pd.DataFrame, results: Results, plan: Plan, returns: Returns) -> str:
-    """Best, last and mean height of every agent on every game, beside what is published of the same kind."""
-    beside = plan.protocol.published_returns == returns
+    """Best, last and mean height of every agent on every game, with published scores of the same kind of return."""
+    comparable = plan.protocol.published_returns == returns
     header = ["game", "agent", "seeds", "best [95 %]", "last", "mean height"]
     header += (["fresh games after training"] if returns == "evaluation" else []) + (
-        ["published best"] if beside else []
+        ["published best"] if comparable else []
     )
     rows = []
     for label, game, agent in plan.labels():
-        here = scores[(scores["game"] == game) & (scores["agent"] == agent) & (scores["returns"] == returns)]
+        here = scores_of(scores, game, agent, returns)
         if here.empty:
             rows.append([game, name_of(agent), 0, *["–"] * (len(header) - 3)])
             continue
         row = [game, name_of(agent), len(here), text(here["best"]), text(here["last"]), text(here["area"])]
         if returns == "evaluation":
             row.append(text(run.final.mean() for run in results[label]))
-        if beside:
+        if comparable:
             said = published_score(plan.protocol.name, agent, game)
             row.append("–" if said is None else f"{said[0]:,g} at {millions(said[1])}")
         rows.append(row)
@@ -99,7 +100,7 @@ def game_table(scores: pd.DataFrame, results: Results, plan: Plan, returns: Retu
 
 
 def even(scores: pd.DataFrame) -> pd.DataFrame:
-    """Games that all agents have, with as many seeds of each as the game with the fewest."""
+    """The games that all agents have, cut to the smallest number of seeds."""
     agents = scores["agent"].nunique()
     complete = scores.groupby("game")["agent"].nunique()
     kept = scores[scores["game"].isin(complete[complete == agents].index)]
@@ -110,10 +111,10 @@ def even(scores: pd.DataFrame) -> pd.DataFrame:
 
 
 def summary_table(scores: pd.DataFrame, plan: Plan, returns: Returns, measure: str) -> tuple[str, ScoreTable | None]:
-    """Human-normalised summaries of one measure (best, last, area) with intervals; a sentence if there is nothing to sum up."""
+    """Human-normalised summaries of one measure (best, last, area) with intervals; a sentence if no game has runs of all agents."""
     kept = even(scores[scores["returns"] == returns])
     if kept.empty:
-        return "No game has runs of all agents yet, so there is nothing to sum up.\n", None
+        return "No game has runs of all agents yet, so there is no summary.\n", None
     order = {agent: i for i, agent in enumerate(plan.agents)}
     kept = kept.sort_values("agent", key=lambda column: column.map(order), kind="stable")
     table = ScoreTable(plan.protocol.name, returns, kept.rename(columns={measure: "score"}))
@@ -126,9 +127,10 @@ def summary_table(scores: pd.DataFrame, plan: Plan, returns: Returns, measure: s
 
 
 def lead(scores: pd.DataFrame, game: str, first: str, second: str, measure: str) -> Interval | None:
-    """Mean over seeds of the first agent's measure minus the second's, in evaluations; None where a seed in common lacks."""
-    here = scores[(scores["game"] == game) & (scores["returns"] == "evaluation")]
-    ours, theirs = (dict(here[here["agent"] == a][["seed", measure]].itertuples(index=False)) for a in (first, second))
+    """Mean over seeds of the first agent's measure minus the second's, in evaluations; None without a common seed."""
+    ours, theirs = (
+        dict(scores_of(scores, game, agent)[["seed", measure]].itertuples(index=False)) for agent in (first, second)
+    )
     return difference_interval(ours, theirs) if set(ours) & set(theirs) else None
 
 
@@ -138,18 +140,18 @@ def shown(interval: Interval | None) -> str:
 
 
 def conditions(results: Results, plan: Plan, published_frames: int = PUBLISHED_FRAMES) -> str:
-    """Under what conditions the numbers were made, in plain words."""
+    """The experimental conditions, as markdown."""
     rules = plan.protocol
-    seeds = sorted({len(runs) for runs in results.values()})
+    seeds = seed_count(results)
     lines = [
         f"Protocol `{rules.name}`: {rules.about}. **Our runs are {millions(plan.frames)} frames ({plan.steps:,} steps of the agent) long**"
-        + _beside(plan.frames, published_frames),
+        + _length(plan.frames, published_frames),
         _evaluations(plan),
-        f"{'–'.join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))} seed{'s' * (seeds[-1] > 1)} a cell from seed 0.",
+        f"{seeds} seed{'s' * (seeds not in ('0', '1', '0–1'))} a cell from seed 0.",
     ]
     if plan.frames < rules.run_frames and not plan.quick:
         lines.append(
-            f"Exploration fades as in runs of {millions(rules.run_frames)} frames: nothing is shortened with the run."
+            f"Exploration schedules are those of runs of {millions(rules.run_frames)} frames; they are not shortened with the run."
         )
     if plan.memory_size:
         lines.append(
@@ -157,10 +159,10 @@ def conditions(results: Results, plan: Plan, published_frames: int = PUBLISHED_F
         )
     if plan.quick:
         lines.append(
-            "**A quick look: one game, 16 quantiles, a small memory, games cut after 500 steps. It shows that everything works and is no result.**"
+            "**Quick version: one game, 16 quantiles, a small memory, games truncated after 500 steps. It tests the pipeline and is not a result.**"
         )
     if absent := [label for label, runs in results.items() if not runs]:
-        lines.append(f"**{len(absent)} of {len(results)} cells have no run yet**; repeat the command to go on.")
+        lines.append(f"**{len(absent)} of {len(results)} cells have no run yet**; repeat the command to continue.")
     return "\n\n".join(lines)
 
 
@@ -170,19 +172,19 @@ def _evaluations(plan: Plan) -> str:
     noisier = ""
     if plan.episodes:
         length = f"plays {plan.episodes} whole games"
-        noisier = f"; the protocol's lasts {rules.evaluate_steps:,} steps instead, so that a best of ours is a maximum of noisier numbers"
+        noisier = f"; the protocol's lasts {rules.evaluate_steps:,} steps instead, so the best of ours is a maximum of noisier numbers"
     return (
-        f"An evaluation every {plan.evaluate_every:,} steps {length} with ε = {rules.evaluate_epsilon:g} and counts points{noisier}. All evaluations of a seed "
-        "begin their games alike; *fresh games* are others. Training returns are points of whole games, exploration included."
+        f"An evaluation every {plan.evaluate_every:,} steps {length} with ε = {rules.evaluate_epsilon:g} and counts game scores{noisier}. All evaluations of a seed "
+        "start their games with the same seeds; *fresh games* have others. Training returns are scores of whole games, exploration included."
     )
 
 
-def _beside(frames: int, published: int) -> str:
+def _length(frames: int, published: int) -> str:
     if frames == published:
         return f", as the published ones ({millions(published)})."
     return (
-        f"; published numbers are at {millions(published)}, so ours are {'earlier' if frames < published else 'later'} in training and not their equals: "
-        "the two stand side by side, no more."
+        f"; published numbers are at {millions(published)}, so ours are {'earlier' if frames < published else 'later'} in training "
+        "and cannot be compared directly."
     )
 
 

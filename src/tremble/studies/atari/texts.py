@@ -1,4 +1,4 @@
-"""What the paper says about its Atari scores in words, beside what its tables and its baselines' code say."""
+"""Statements of the paper's text about its Atari scores, against its tables and the code of its baselines."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def text_claims() -> list[Claim]:
     no_ops, sticky = summary(NO_OPS), summary(STICKY, repaired=True)
     points = no_ops.loc["pqr", "mean_percent"] - no_ops.loc["qrdqn", "mean_percent"]
     relative = 100 * points / no_ops.loc["qrdqn", "mean_percent"]
-    beside = "mean / median / IQM: " + ", ".join(
+    measures = "mean / median / IQM: " + ", ".join(
         f"{NAMES[a]} {_measures(NO_OPS, a)}" for a in ("pqr", "iqn", "rainbow")
     )
-    beside_sticky = ", ".join(f"{NAMES[a]} {_measures(STICKY, a)}" for a in ("pqr", "iqn", "rainbow"))
+    measures_sticky = ", ".join(f"{NAMES[a]} {_measures(STICKY, a)}" for a in ("pqr", "iqn", "rainbow"))
     rainbow, iqn = wins(NO_OPS, "pqr", "rainbow"), wins(NO_OPS, "pqr", "iqn")
     rainbow_sticky = wins(STICKY, "pqr", "rainbow", repaired=True)
     iqn_sticky = wins(STICKY, "pqr", "iqn", repaired=True)
@@ -47,7 +47,7 @@ def text_claims() -> list[Claim]:
             "PQR is comparable to Rainbow",
             "main text, no-ops",
             "in words",
-            f"{beside}; against Rainbow {rainbow.text()}",
+            f"{measures}; against Rainbow {rainbow.text()}",
             "depends on the measure",
             f"close in the mean; Rainbow wins more games than chance explains (sign test p = {rainbow.sign_test:.3f})",
         ),
@@ -55,7 +55,7 @@ def text_claims() -> list[Claim]:
             "PQR outperforms advanced variants of QR-DQN",
             "main text, summary",
             "in words",
-            f"no-ops: {beside}; sticky: {beside_sticky}",
+            f"no-ops: {measures}; sticky: {measures_sticky}",
             "depends on the measure",
             "no-ops: above IQN in the mean, level in the IQM, below in the median; sticky: above in the mean, below in "
             f"the others; games against IQN: no-ops {iqn.text()} (p = {iqn.sign_test:.2f}), sticky "

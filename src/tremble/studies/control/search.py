@@ -1,4 +1,4 @@
-"""How the settings of the columns for control problems were found: one factor at a time, on seeds used nowhere else."""
+"""Search for the hyperparameters of control problems: one factor at a time, on seeds used nowhere else."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tremble.studies.lunarlander.study import load_result
 
 @dataclass(frozen=True)
 class Search:
-    """Candidates for one environment: some by name, then changes of the last of those."""
+    """Candidates for one environment: named ones, and changes of the last of those."""
 
     env: str
     steps: int
@@ -23,14 +23,14 @@ class Search:
     changes: tuple[dict[str, Any], ...]
 
     def candidates(self) -> dict[str, dict[str, Any]]:
-        """Changes of the column by name."""
+        """Changes of the hyperparameters, by name."""
         base = list(self.named.values())[-1]
         changed = {", ".join(f"{k} {v}" for k, v in change.items()): base | change for change in self.changes}
         return self.named | changed
 
 
 FIRST = {"target_tau": 0.01, "n_step": 3, "learning_rate": 1e-3, "layer_norm": False}
-"""How the column began."""
+"""First candidate."""
 SLOW = FIRST | {
     "widths": (128, 128),
     "learning_rate": 5e-4,
@@ -41,7 +41,7 @@ SLOW = FIRST | {
     "delta_0": 1e4,
 }
 FAST = SLOW | {"learning_rate": 1e-3, "target_tau": 0.02, "batch_size": 128, "n_step": 1, "delta_0": 5e4}
-"""A second beginning: the first, with its small steps and slow target, hovers for 100,000 steps."""
+"""Second base: with the small learning rate and slow target of the first, agents hover for 100,000 steps."""
 
 SEARCHES = (
     Search(
@@ -148,19 +148,19 @@ def cells(options: Options) -> list[Cell]:
 
 
 def listed(settings: dict[str, Any]) -> str:
-    """Settings in a sentence."""
+    """Settings as text."""
     return ", ".join(f"`{name}` to {value}" for name, value in settings.items()) or "nothing"
 
 
 def earlier(log: Path, heads: Sequence[str]) -> dict[tuple[str, int], float]:
-    """Scores by candidate and seed in a log: a search goes on where it was left, also without the runs themselves."""
+    """Scores by candidate and seed in the log of an earlier search."""
     if not log.exists():
         return {}
     return {(row[heads[0]], int(row[heads[1]])): float(row[heads[2]]) for row in tables.read_csv(log)}
 
 
 def analyse(results: Results, options: Options) -> str:
-    """Every candidate with every seed, best mean first; what an earlier search wrote to the same place stays."""
+    """Scores of every candidate, best mean first, including those of an earlier search in the same directory."""
     heads = ("candidate", "seed", "mean_return_of_100_episodes")
     log = options.out / ("search-quick.csv" if options.quick else "search.csv")
     scores = earlier(log, heads) | {(label, f.seed): f.final.mean for label in results for f in results[label]}
@@ -180,14 +180,14 @@ def analyse(results: Results, options: Options) -> str:
             [[name, seeds, mean.text()] for name, seeds, mean in rows],
         )
         sections.append(
-            f"## {search.env}, {search.steps:,} steps\n\nBeside the `control` column, {names}. "
+            f"## {search.env}, {search.steps:,} steps\n\nRelative to the `control` hyperparameters, {names}. "
             f"The others change {list(search.named)[-1]!r} further.\n\n{table}"
         )
     body = "\n".join(sections)
     return f"""# Search for the settings of the control columns
 
-PQR, seeds from {STUDY.first_seed}; what was chosen is judged on other seeds by `tremble study control`. Promising candidates
-were given more seeds.
+PQR, seeds from {STUDY.first_seed}; the chosen settings are evaluated on other seeds by `tremble study control`. Promising candidates
+have more seeds.
 
 {body}
 Raw data: `{log.name}`.

@@ -14,7 +14,7 @@ from tremble.studies.lunarlander.study import load_result
 
 @dataclass(frozen=True)
 class Task:
-    """An environment, the column it is trained with, how long, and what counts as solved."""
+    """An environment, its hyperparameters, the length of runs and the threshold of a solved task."""
 
     env: str
     hyperparameters: str
@@ -91,7 +91,7 @@ def analyse(results: Results, options: Options) -> str:
     return f"""# Small control problems with the shipped settings
 
 PQR. Final evaluation: 100 episodes by the greedy policy of the mean, with seeds that neither training nor its evaluations saw. *Newest* are the weights at the
-end of training, *best* those of the best evaluation on the way (10 episodes, every twentieth of the run), which a run keeps as `best.safetensors`. A task counts
+end of training, *best* those of the best evaluation during training (10 episodes, every twentieth of the run), which a run keeps as `best.safetensors`. A task counts
 as solved if at least {NEEDED} of 5 seeds reach the threshold.
 
 {tables.markdown(heads, rows)}

@@ -1,4 +1,4 @@
-"""Deep exploration: is a perturbation drawn anew at every step only dithering, and does holding it for an episode help?"""
+"""Deep exploration: does a perturbation drawn at every step only dither, and does keeping it for an episode help?"""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ AGENTS: dict[str, tuple[str, dict[str, Any]]] = {
     "PQR, held": ("pqr", QUANTILES | {"delta_0": 5000.0, "resample_noise_every": "episode"}),
     "Bootstrapped DQN": ("bootstrapped_dqn", {}),
 }
-"""The last one is made for deep exploration: it follows one of ten opinions for an episode."""
+"""The last one is designed for deep exploration: it follows one of ten heads for an episode."""
 COLOURS = ("#6b7280", "#d1495b", "#e09f3e", "#e09f3e", "#2a6f97", "#2a6f97", "#4a7c59")
 STYLES = ("-", "-", "-", "--", "-", "--", "-")
 HELD = ("p-DLTV", "PQR")
@@ -41,18 +41,18 @@ HELD = ("p-DLTV", "PQR")
 
 @dataclass(frozen=True)
 class DeepSeaResult:
-    """What the study reads off one run."""
+    """Episodes with the reward in one run."""
 
     seed: int
     episodes: int
     found: int
-    """Number of the first episode that reached the reward; one more than there were if none did."""
+    """Number of the first episode that reached the reward; `episodes` + 1 if none did."""
     late_share: float
     """Share of the last tenth of the episodes that reached it."""
 
     @property
     def solved(self) -> bool:
-        """Whether most of them did. Runs do nearly always or never, so seeds are counted rather than averaged."""
+        """Whether most of them did. A run does nearly always or never, so solved seeds are counted."""
         return self.late_share > 0.5
 
 
@@ -85,10 +85,10 @@ def analyse(results: Results, options: Options) -> str:
         median = [float(np.median([d.found for d in group])) for group in dives]
         found = [m if m <= group[0].episodes else np.nan for m, group in zip(median, dives, strict=True)]
         share = [float(np.mean([d.late_share for d in group])) for group in dives]
-        beside = np.asarray(sizes) + 0.12 * (k - len(AGENTS) // 2)  # many agents have the same value
+        shifted = np.asarray(sizes) + 0.12 * (k - len(AGENTS) // 2)  # many agents have the same value
         look: dict[str, Any] = {"color": colour, "linestyle": style, "marker": "o", "markersize": 4}
-        axes[0].plot(beside, found, label=name, **look)
-        axes[1].plot(beside, share, **look)
+        axes[0].plot(shifted, found, label=name, **look)
+        axes[1].plot(shifted, share, **look)
         rows.append([name, *[f"{sum(d.solved for d in group)} of {len(group)}" for group in dives]])
     thin: dict[str, Any] = {"color": "#111111", "linewidth": 0.8}
     axes[0].plot(sizes, [2.0**n for n in sizes], linestyle=":", label="2^N: by chance", **thin)
@@ -106,12 +106,12 @@ def analyse(results: Results, options: Options) -> str:
     return f"""# Deep exploration
 
 Deep Sea of size N pays only after N right moves in a row, each with a small cost; acting at random finds it once in 2^N episodes. {options.steps:,} steps, so
-{options.steps // sizes[-1]:,} episodes at size {sizes[-1]}; one learning rate and one network for all; {options.seeds} seeds from 0. Bootstrapped DQN, which follows one of ten opinions
+{options.steps // sizes[-1]:,} episodes at size {sizes[-1]}; one learning rate and one network for all; {options.seeds} seeds from 0. Bootstrapped DQN, which follows one of ten heads
 for an episode, shows what an agent made for deep exploration does with the same steps.
 
 ![exploration](exploration.png)
 
-*Left: no point where most seeds never reach it. Agents stand a little beside each other.*
+*Left: no point where most seeds never reach it. Points are shifted horizontally, so that agents do not overlap.*
 
 Seeds that solve it, by size; solved means that most of the last tenth of the episodes reach the reward:
 
@@ -126,7 +126,7 @@ Raw data: `exploration.csv`.
 
 
 def held_or_not(results: Results, name: str, sizes: list[int]) -> list[str]:
-    """A row: how seeds fare if the perturbation is held, against a draw at every step."""
+    """One row: seeds solved with a perturbation per episode, against one per step."""
     held, drawn = (
         {n: {d.seed: d.solved for d in results[f"{name}, {how} | {n}"]} for n in sizes}
         for how in ("held", "every step")

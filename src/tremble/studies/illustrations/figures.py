@@ -1,4 +1,4 @@
-"""Pictures of the idea: what each criterion makes of two actions of equal mean and unequal spread.
+"""Illustrations: the scores of each criterion for two actions of equal mean and unequal variance.
 
 Nothing is trained here; the library's criteria score two given distributions.
 """
@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
-from tremble.core import Clock, Criterion
-from tremble.criteria import Optimism, Perturbed
+from tremble.core import Clock
+from tremble.criteria import Criterion, Optimism, Perturbed
 from tremble.dist import ReturnDist
 from tremble.report import figures
 from tremble.schedules import Schedule
@@ -40,7 +40,7 @@ def choice_probability(criterion: Criterion, dist: ReturnDist, t: int, epsilon: 
 
 
 def why_randomise(out: Path) -> None:
-    """Two actions of equal mean: optimism always takes the wide one, a randomised criterion does not care."""
+    """Two actions of equal mean: optimism always takes the wide one, a randomised criterion takes either."""
     times = np.unique(np.geomspace(2, 20_000, 24).astype(int))
     methods: dict[str, tuple[str, Criterion, str]] = {
         "epsilon-greedy": ("ε-greedy on the mean", Optimism(0.0), "qrdqn"),
@@ -72,7 +72,7 @@ def why_randomise(out: Path) -> None:
 
 
 def how_pqr_scores(out: Path) -> None:
-    """Three actions through PQR as the perturbation shrinks: scores spread within each action's range, then settle."""
+    """PQR's scores of three actions as the perturbation shrinks: within each action's range, then at the mean."""
     means, stds = (0.0, 0.5, -4.0), (2.2, 0.8, 0.8)
     atoms = np.stack([stats.norm.ppf(LEVELS, m, s) for m, s in zip(means, stds, strict=True)])
     dist = ReturnDist(jnp.asarray(atoms, jnp.float32))
@@ -105,6 +105,6 @@ def how_pqr_scores(out: Path) -> None:
 
 
 def illustrate(out: Path) -> None:
-    """Both pictures."""
+    """Both figures."""
     why_randomise(out)
     how_pqr_scores(out)

@@ -1,8 +1,8 @@
-"""Where the spread of LunarLander's returns comes from, with the policy held fixed.
+"""Sources of the variance of LunarLander's returns under a fixed policy.
 
 The paper names three sources: the random push at the start, the noise of the engines, and the rewards of +-100 at the
-end. The first two are told apart by a design with repeats: from each of several starts (push and ground), many flights
-that differ in the engines' noise only. With R_ij the return of repeat j from start i,
+end. The first two are separated by repeated flights: from each of several starts (push and ground), many flights that
+differ in the engines' noise only. With R_ij the return of repeat j from start i,
 
     within  = mean_i Var_j R_ij                      the engines
     between = Var_i mean_j R_ij - within / repeats   the start
@@ -20,7 +20,7 @@ import numpy as np
 Policy = Callable[[np.ndarray], np.ndarray]
 """Actions ``[n]`` for observations ``[n, ...]``."""
 FIRST_START = 2_000_000
-"""Seeds of the starts, apart from those of training and evaluation."""
+"""First seed of the starts; other seeds than those of training and evaluation."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Flights:
 
     returns: np.ndarray
     ends: np.ndarray
-    """The last reward where it ended the flight: -100 for a crash, +100 at rest; 0 where time ran out."""
+    """Last reward of a terminated flight: -100 for a crash, +100 at rest; 0 if it was truncated."""
 
     def components(self) -> tuple[float, float]:
         """Variance (between starts, within a start)."""
@@ -40,7 +40,7 @@ class Flights:
 
     @property
     def without_ends(self) -> np.ndarray:
-        """Returns less the rewards that ended the flights."""
+        """Returns without the last rewards."""
         return self.returns - self.ends
 
     def start_share(self, resamples: int = 2_000) -> tuple[float, float, float]:
@@ -57,7 +57,7 @@ class Flights:
 
 
 def fly(policy: Policy, env_id: str, starts: int = 30, repeats: int = 10) -> Flights:
-    """Fly from each start ``repeats`` times, side by side."""
+    """Fly ``repeats`` times from each start, in parallel environments."""
     envs = [gymnasium.make(env_id) for _ in range(repeats)]
     try:
         rows = [_from_one_start(policy, envs, FIRST_START + start) for start in range(starts)]
@@ -84,6 +84,6 @@ def _from_one_start(policy: Policy, envs: list[gymnasium.Env[Any, Any]], start: 
 
 
 def random_policy(n_actions: int) -> Policy:
-    """Actions at random: a policy without skill, to compare with."""
+    """Uniformly random actions, as a baseline."""
     rng = np.random.default_rng(0)
     return lambda obs: rng.integers(n_actions, size=len(obs))

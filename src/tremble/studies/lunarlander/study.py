@@ -1,4 +1,4 @@
-"""LunarLander: the paper's four agents, where the criterion applies, and the settings the column came from."""
+"""LunarLander: the paper's four agents, ablations of where the criterion applies, and the settings of RL Zoo."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from tremble.report import figures, tables
 from tremble.report.statistics import difference_interval, mean_interval, verdict
-from tremble.studies.kit import Cell, Options, Results, Study, stored
+from tremble.studies.kit import Cell, Options, Results, Study, seed_count, stored
 from tremble.studies.lunarlander.noise import Policy, fly, random_policy
 from tremble.training import checkpoint
 from tremble.training.evaluation import Evaluation
@@ -21,22 +21,22 @@ ENV = "LunarLander-v3"
 N_ACTIONS = 4
 SOLVED = 200.0
 BOUND = 1_000.0
-"""No flight is worth as much: a prediction of more has diverged."""
+"""Larger than any return; a prediction beyond it has diverged."""
 C_GRID = (0.5, 5.0, 50.0)
-"""The paper does not state c here."""
+"""Values of c; the paper does not state it here."""
 SHOWN = ("qrdqn", "dltv c=50", "p_dltv", "pqr")
-"""Whose predictions are drawn, and whose policies fly to find out where the spread of returns comes from."""
+"""Cells whose predictions are drawn and whose policies are used to find the sources of variance."""
 CLAIMS = (("pqr", "qrdqn"), ("p_dltv", "qrdqn"), ("pqr", "dltv c=50"), ("p_dltv", "dltv c=50"))
 """The paper shows curves without numbers; its text says that the randomised agents outperform the others."""
 
 
 @dataclass(frozen=True)
 class LunarLanderResult:
-    """What the study reads off one run."""
+    """Evaluations of one run."""
 
     seed: int
     steps: np.ndarray
-    """When evaluations were made."""
+    """Steps of the evaluations."""
     means: np.ndarray
     """Their mean returns."""
     final: Evaluation
@@ -46,12 +46,12 @@ class LunarLanderResult:
 
     @property
     def diverged(self) -> bool:
-        """Whether the values predicted at the start are beyond anything that can happen."""
+        """Whether a value predicted at the start exceeds `BOUND`."""
         return bool(np.abs(self.final.predicted.mean(1)).max() > BOUND)
 
     @property
     def best_step(self) -> int:
-        """When that evaluation was: the later of two equals."""
+        """Step of the best evaluation; ties: the latest."""
         return int(self.steps[np.flatnonzero(self.means == self.means.max())[-1]])
 
 
@@ -70,7 +70,7 @@ def load_result(path: Path, seed: int, spec: RunSpec) -> LunarLanderResult:
 
 
 def cells(options: Options) -> list[Cell]:
-    """Four agents with the paper's column, PQR's criterion in one place only, and the zoo's settings."""
+    """Four agents with the paper's hyperparameters, PQR's criterion in one place only, and RL Zoo's settings."""
     every = {"evaluate_every": max(1000, options.steps // 20), "evaluate_episodes": 10, "record_every": 1000}
 
     def cell(label: str, agent: str, hyperparameters: str | None = None, **settings: Any) -> Cell:
@@ -90,7 +90,7 @@ def colour_of(label: str) -> str:
 
 
 def draw(results: Results, options: Options) -> None:
-    """Evaluation curves with intervals, a panel per cell, and predicted against real returns at the start."""
+    """Evaluation curves with intervals, one panel per cell; predicted and observed returns from the start."""
     columns = 5
     figure, panels = figures.new(-(-len(results) // columns), columns, 13, 5.6, sharey=True, sharex=True)
     for axis in panels.flat[len(results) :]:
@@ -118,7 +118,7 @@ def draw(results: Results, options: Options) -> None:
         title = label if len(sound) == len(results[label]) else f"{label}: {len(results[label]) - len(sound)} diverged"
         axis.set(title=title, xlabel="discounted return from the start", yticks=[])
         if not sound:
-            axis.text(0.5, 0.5, "no seed with sound values", ha="center", transform=axis.transAxes)
+            axis.text(0.5, 0.5, "every seed diverged", ha="center", transform=axis.transAxes)
             continue
         predicted = np.concatenate([f.final.predicted.ravel() for f in sound])
         happened = np.concatenate([f.final.discounted for f in sound])
@@ -133,7 +133,7 @@ def draw(results: Results, options: Options) -> None:
 
 
 def sources_of_spread(options: Options) -> list[list[Any]]:
-    """Sources of the spread of returns, a row per policy: the best weights of each of the four agents, and chance."""
+    """Sources of the variance of returns, one row per policy: the best weights of four agents, and random actions."""
     policies: dict[str, Policy] = {}
     for cell in cells(options):
         if cell.label in SHOWN:
@@ -213,11 +213,10 @@ def analyse(results: Results, options: Options) -> str:
             ours, theirs = ({f.seed: f.final.mean for f in results[k]} for k in (first, second))
             interval = difference_interval(ours, theirs)
             claims.append([f"{first} − {second}", "> 0", interval.text(), verdict(interval)])
-    seeds = sorted({len(v) for v in results.values()})
     return f"""# LunarLander
 
 {ENV} (v2, which the paper used, is gone from Gymnasium; v3 has the same dynamics and rewards without wind, and fixes the seeding);
-{options.steps:,} steps, {"–".join(str(s) for s in sorted({seeds[0], seeds[-1]}))} seeds a cell from seed 0, the paper's column unless a row says otherwise.
+{options.steps:,} steps, {seed_count(results)} seeds a cell from seed 0, the paper's column unless a row says otherwise.
 
 ![curves](curves.png)
 
@@ -226,11 +225,11 @@ Thin lines are single seeds, the band is the 95 % interval of their mean; the do
 ## After training: 100 episodes, greedy by the mean
 
 {tables.markdown(["cell", "mean return [95 %]", "seeds", "best weights [95 %]", "diverged", "spread within a seed", "W1 predicted – real (median)", "coverage of the median"], rows)}
-*Best weights* are those of the best evaluation on the way (10 episodes), judged by the same 100 episodes as the last ones.
-*Diverged*: seeds whose values at the start are beyond ±{BOUND:,.0f} after training, more than any flight is worth.
+*Best weights* are those of the best evaluation during training (10 episodes), evaluated in the same 100 episodes as the last ones.
+*Diverged*: seeds whose values at the start are beyond ±{BOUND:,.0f} after training, more than any return.
 *Spread* is the standard deviation over the episodes of one fixed policy. W1 and coverage are about the discounted return from the start.
 
-## What makes the returns of one policy spread
+## Sources of the variance of returns
 
 The paper names three sources: the random push at the start, the noise of the engines, and the rewards of ±100 at the end. Below, the best weights of
 seed 0 fly from {"4 starts, 3 times" if options.quick else "30 starts, 10 times"} from each: flights from one start share push and ground and differ in the engines' noise alone.

@@ -1,4 +1,4 @@
-"""MinAtar: the paper's four agents and three others on small Atari-like games, learning curves and final scores."""
+"""MinAtar: learning curves and final scores of the paper's four agents and three others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tremble.presets import PRESETS
 from tremble.report import figures, tables
 from tremble.report.statistics import NOT_NEGATIVE, SUPPORT, Interval, difference_interval, mean_interval, verdict
 from tremble.settings import SettingsError, nearest
-from tremble.studies.kit import Cell, Options, Results, Study
+from tremble.studies.kit import Cell, Options, Results, Study, seed_count
 from tremble.training import checkpoint
 from tremble.training.spec import RunSpec
 from tremble.worlds.minatar import GAMES
@@ -22,29 +22,29 @@ MAIN = ("qrdqn", "dltv", "p_dltv", "pqr")
 AGENTS = (*MAIN, "dqn", "iqn", "rainbow")
 DEFAULT_GAMES = ("breakout", "freeway", "space_invaders")
 RIVALS = ("qrdqn", "dltv", "p_dltv")
-"""The paper's claim, made on Atari: PQR is better than each of these."""
+"""The paper claims, on Atari, that PQR is better than each of these."""
 WINDOWS = 40
-"""Points of a curve."""
+"""Number of points of a curve."""
 FINAL, CURVES = "final.csv", "curves.csv"
 
 
 @dataclass(frozen=True)
 class MinAtarResult:
-    """What the study reads off one run."""
+    """Learning curve and final returns of one run."""
 
     seed: int
     ends: np.ndarray
-    """Steps at which the windows of the curve end."""
+    """Last step of each window of the curve."""
     curve: np.ndarray
     """Mean return of the training episodes that ended in each window; NaN where none did."""
     returns: np.ndarray
-    """100 episodes after training."""
+    """Returns of 100 episodes after training."""
     run: str = ""
-    """Its place in a store."""
+    """Name of its directory in the store."""
 
     @property
     def final(self) -> float:
-        """Their mean."""
+        """Mean of `returns`."""
         return float(self.returns.mean())
 
 
@@ -75,13 +75,13 @@ def recall(directory: Path) -> dict[tuple[str, int], MinAtarResult]:
 
 
 def games_of(options: Options) -> list[str]:
-    """The games chosen; a quick look has the first of them."""
+    """The chosen games; only the first in the quick version."""
     games = _known(STUDY.chosen(options.choices)["games"], GAMES, "game")
     return games[:1] if options.quick else games
 
 
 def agents_of(options: Options) -> list[str]:
-    """The agents chosen; a quick look has those of the paper among them."""
+    """The chosen agents; only those of the paper in the quick version."""
     agents = _known(STUDY.chosen(options.choices)["agents"], PRESETS, "agent")
     return [a for a in agents if a in MAIN] or agents if options.quick else agents
 
@@ -108,14 +108,14 @@ def cells(options: Options) -> list[Cell]:
         settings |= {"start_steps": 1000, "n_quantiles": 16, "memory_size": 10_000}
     record = {"record_every": max(1000, options.steps // 100)}
     return [
-        Cell(f"{game} | {agent}", agent, settings | fading(agent, options), {}, f"minatar/{game}", None, record)
+        Cell(f"{game} | {agent}", agent, settings | exploration(agent, options), {}, f"minatar/{game}", None, record)
         for game in games_of(options)
         for agent in agents_of(options)
     ]
 
 
-def fading(agent: str, options: Options) -> dict[str, Any]:
-    """How exploration fades in runs that are not a million steps long: in the same proportion."""
+def exploration(agent: str, options: Options) -> dict[str, Any]:
+    """Schedules of exploration, scaled with the length of the run."""
     if agent.startswith("pqr"):
         return {"delta_0": 0.5 * options.steps}
     if agent in ("qrdqn", "dqn", "iqn"):
@@ -153,29 +153,24 @@ def analyse(results: Results, options: Options) -> str:
             for step, mean in zip(c.ends, c.curve, strict=True)
         ],
     )
-    scores = [
+    scores, late = (
         [
-            figures.NAMES.get(agent, agent),
-            *[mean_interval(finals(results, game, agent), between=NOT_NEGATIVE).text(2) for game in games],
+            [
+                figures.name_of(agent),
+                *[mean_interval(values(results, game, agent), between=NOT_NEGATIVE).text(2) for game in games],
+            ]
+            for agent in agents
         ]
-        for agent in agents
-    ]
-    late = [
-        [
-            figures.NAMES.get(agent, agent),
-            *[mean_interval(lates(results, game, agent), between=NOT_NEGATIVE).text(2) for game in games],
-        ]
-        for agent in agents
-    ]
-    seeds = sorted({len(v) for v in results.values()})
+        for values in (finals, lates)
+    )
     interval = interval_of(options)
     rate = (
         "an update at every step" if interval == 1 else f"**an update every {interval} steps instead of at every one**"
     )
     return f"""# MinAtar
 
-{options.steps:,} steps a run, {"–".join(map(str, sorted({seeds[0], seeds[-1]})))} seeds a cell from seed 0, {rate}; sticky actions (0.1), the ramp of
-difficulty and all six actions, as in the MinAtar paper; episodes are cut after 10,000 steps. The column `minatar` of settings, with exploration fading in proportion to the
+{options.steps:,} steps a run, {seed_count(results)} seeds a cell from seed 0, {rate}; sticky actions (0.1), the ramp of
+difficulty and all six actions, as in the MinAtar paper; episodes are cut after 10,000 steps. The column `minatar` of settings, with exploration schedules in proportion to the
 length of the run: ε reaches its floor after a tenth, Δ falls to 1 after half.{" **A quick look: 16 quantiles and a small memory; not a result.**" if options.quick else ""}
 
 ![curves](curves.png)
@@ -194,9 +189,9 @@ The paper shows PQR ahead of QR-DQN, DLTV and p-DLTV on Atari; it has no numbers
 above 0, *contradicted* if below, *inconclusive* otherwise.
 
 {tables.markdown(["difference", *games], claims(results, options))}
-{plain_words(results, options)}
+{verdict_list(results, options)}
 
-{"Rainbow has prioritised replay of three steps, so it runs beside XLA instead of inside: the same world, more slowly. " if "rainbow" in agents else ""}Raw data: `{FINAL}`, `{CURVES}`; `tremble study minatar --reuse-results` of this directory goes on from them.
+{"Rainbow has prioritised replay of three steps, so it runs in the Gymnasium loop, which is slower, on the same environment. " if "rainbow" in agents else ""}Raw data: `{FINAL}`, `{CURVES}`; `tremble study minatar --reuse-results` of this directory goes on from them.
 """
 
 
@@ -218,7 +213,7 @@ def lead(results: Results, game: str, rival: str) -> Interval:
 
 
 def rivals(options: Options) -> list[str]:
-    """Whom PQR can be compared with."""
+    """The chosen agents that PQR is compared with."""
     agents = agents_of(options)
     return [rival for rival in RIVALS if rival in agents and "pqr" in agents]
 
@@ -232,8 +227,8 @@ def claims(results: Results, options: Options) -> list[list[str]]:
     return rows
 
 
-def plain_words(results: Results, options: Options) -> str:
-    """The verdicts as sentences."""
+def verdict_list(results: Results, options: Options) -> str:
+    """The verdicts as a markdown list."""
     lines = []
     for rival in rivals(options):
         found: dict[str, list[str]] = {}
@@ -254,9 +249,9 @@ def draw(results: Results, options: Options) -> None:
             curves = np.stack([c.curve for c in careers])
             ended = np.isfinite(curves).any(0)
             steps, mean = careers[0].ends[ended], np.nanmean(curves[:, ended], 0)
-            # Curves that coincide, as those of agents that learn nothing, all show: the later, the thinner.
+            # Later curves are thinner, so that curves that coincide are all visible.
             width = 3.2 - 1.6 * number / len(agents)
-            colour, name = figures.COLOURS.get(agent), figures.NAMES.get(agent, agent)
+            colour, name = figures.COLOURS.get(agent), figures.name_of(agent)
             (line,) = axis.plot(steps, mean, color=colour, label=name, linewidth=width)
             if len(careers) > 1:
                 axis.plot(careers[0].ends, curves.T, color=line.get_color(), alpha=0.3, linewidth=0.8)

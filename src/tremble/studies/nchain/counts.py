@@ -26,19 +26,23 @@ def published(agent: str) -> int:
     return PAPER_COUNTS[agent][MAIN_PAIR]
 
 
+def minus(first: str, second: str) -> str:
+    """Name of a difference of two agents."""
+    return f"{figures.NAMES[first]} − {figures.NAMES[second]}"
+
+
 def verdict_rows(counts: dict[str, dict[int, int]]) -> list[list[str]]:
     """A row per claim: the paper's difference, ours with its interval, and the verdict."""
     rows = []
     for first, second in CLAIMS:
         theirs = published(first) - published(second)
         ours = difference_interval(counts[first], counts[second])
-        name = f"{figures.NAMES[first]} − {figures.NAMES[second]}"
-        rows.append([name, f"{theirs:+,}", ours.text(), f"**{verdict(ours, theirs)}**"])
+        rows.append([minus(first, second), f"{theirs:+,}", ours.text(), f"**{verdict(ours, theirs)}**"])
     return rows
 
 
 def count_table(results: Results) -> str:
-    """The paper's cell beside ours, by both rules of counting."""
+    """Counts of the paper and of our runs, by both definitions of an optimal action."""
     rows = []
     for agent in AGENTS:
         outcomes = results[agent]
@@ -59,7 +63,7 @@ def count_table(results: Results) -> str:
 
 
 def draw(results: Results, options: Options) -> None:
-    """Counts over time with every seed, and the final counts side by side."""
+    """Counts over time for every seed, and final counts by agent."""
     figure, (over_time, final) = figures.new(1, 2, 10.5, 4.2, width_ratios=[3, 2])
     for place, agent in enumerate(AGENTS):
         colour, outcomes = figures.COLOURS[agent], results[agent]
@@ -106,12 +110,12 @@ def write_data(results: Results, options: Options) -> None:
     )
 
 
-TWO_HUMPS = """The spread between single seeds is large and two-humped (an agent finds the left end early
-or very late), so means of 4 seeds, as published, move by thousands from one set of seeds to the next."""
+BIMODAL = """The distribution over seeds is wide and bimodal (an agent finds the left end early
+or very late), so means of 4 seeds, as published, differ by thousands between sets of seeds."""
 
 
 def analyse(
-    results: Results, options: Options, settings: str = "the paper's settings", about_seeds: str = TWO_HUMPS
+    results: Results, options: Options, settings: str = "the paper's settings", about_seeds: str = BIMODAL
 ) -> str:
     """Figures, data and report."""
     write_data(results, options)

@@ -1,4 +1,4 @@
-"""The demo: the paper's four agents on N-Chain, small enough to wait for."""
+"""The demo: the paper's four agents on N-Chain, in about three minutes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tremble.studies.nchain.result import load_result
 from tremble.studies.nchain.settings import AGENTS, main_cells
 
 RATE = 1e-3
-"""The paper's learning rate, 5e-5, moves values so slowly that they are still on their way after 20,000 steps."""
+"""With the paper's learning rate, 5e-5, values have not converged after 20,000 steps."""
 SETTINGS = f"the paper's settings but for the learning rate ({RATE:g} instead of 5e-05)"
-REMARK = f"""One setting is not the paper's: the learning rate is {RATE:g} instead of 5e-05. At the paper's the values are still on
-their way after 20,000 steps, and chance decides which side a run ends on; `tremble demo --full` shows that."""
-FULL_REMARK = """The paper's settings. Seeds differ more than agents do here: a run finds the left end early, late or never, and ten
-seeds show how the agents behave, not which is better."""
+REMARK = f"""One setting is not the paper's: the learning rate is {RATE:g} instead of 5e-05. With the paper's, values have
+not converged after 20,000 steps and seed noise dominates; `tremble demo --full` shows that."""
+FULL_REMARK = """The paper's settings. The variance between seeds is larger than that between agents: a run finds the left end early, late or
+never, so ten seeds do not show which agent is better."""
 
 
 def cells(options: Options) -> list[Cell]:
@@ -28,8 +28,8 @@ def cells(options: Options) -> list[Cell]:
     return [Cell(agent, agent, {"learning_rate": RATE}) for agent in AGENTS]
 
 
-def what_to_see(results: Results) -> str:
-    """How often each took the optimal action, beside how well it knows what that brings."""
+def summary(results: Results) -> str:
+    """Share of optimal actions of each agent, and the distance of its predicted return to the truth."""
     lines = []
     for agent in AGENTS:
         outcomes = results[agent]
@@ -43,13 +43,13 @@ def what_to_see(results: Results) -> str:
 
 
 def analyse(results: Results, options: Options) -> str:
-    """The counts and returns of the real studies, and the pictures of the idea."""
+    """Counts and returns as in the full studies, and the illustrations."""
     return _report(results, options, SETTINGS, REMARK, "")
 
 
 def analyse_full(results: Results, options: Options) -> str:
     """The same with the paper's settings."""
-    return _report(results, options, "the paper's settings", FULL_REMARK, nchain_counts.TWO_HUMPS)
+    return _report(results, options, "the paper's settings", FULL_REMARK, nchain_counts.BIMODAL)
 
 
 def _report(results: Results, options: Options, settings: str, remark: str, about_seeds: str) -> str:
@@ -60,21 +60,21 @@ def _report(results: Results, options: Options, settings: str, remark: str, abou
 
 {remark}
 
-The left end is better by one, the right end varies more. What to look for is an agent that knows both and still goes where the spread is:
+The left end is better by one, the right end has the larger variance. An optimistic agent may keep choosing the larger variance although its predictions of both are accurate:
 
-{what_to_see(results)}
+{summary(results)}
 
 ## Why randomise?
 
 ![why randomise](why_randomise.png)
 
-Two actions have the same mean. Optimism reads the wider one as "unexplored" and takes it every time, for as long as its bonus lasts. A
-randomised criterion takes either, and once one of them is better, takes that one.
+Two actions have the same mean. Optimism takes the wider one every time, for as long as its bonus lasts. A
+randomised criterion takes either, and once one of them has the larger mean, it takes that one.
 
 ![how PQR scores](how_pqr_scores.png)
 
 PQR's score is a random re-weighting of an action's own quantiles: it stays within their range, excludes an action that is inferior
-under every weighting, and settles on the mean as Δ shrinks.
+under every weighting, and converges to the mean as Δ shrinks.
 
 {_deeper(counts)}
 {_deeper(returns)}"""

@@ -1,4 +1,4 @@
-"""The whole family on N-Chain: does a randomised criterion help, whatever predicts the return?"""
+"""Every preset on N-Chain: does a randomised criterion help with every representation of the return?"""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tremble.presets import PRESETS, make
 from tremble.report import figures, tables
 from tremble.report.statistics import NOT_NEGATIVE, Interval, difference_interval, mean_interval
 from tremble.settings import describe
-from tremble.studies.kit import Cell, Options, Results, Study, seconds_of, stored
+from tremble.studies.kit import Cell, Options, Results, Study, seconds_of, seed_count, stored
 from tremble.studies.nchain.result import NChainResult, load_result
 
 RATES = (5e-5, 2e-4, 1e-3)
-"""Learning rates to choose from; the first is the paper's."""
+"""Candidate learning rates; the first is the paper's."""
 SEARCH_SEEDS, FIRST_SEARCH_SEED = 2, 1_000
 SIZES: dict[str, Any] = {
     "n_quantiles": 32,
@@ -24,7 +24,7 @@ SIZES: dict[str, Any] = {
     "n_fractions": 16,
     "n_particles": 16,
 }
-"""Atoms of each representation, so that the family fits an hour; C51 keeps its 51."""
+"""Number of atoms of each representation, small so that the study takes an hour; C51 keeps its 51."""
 EFFECTS = {1: "**helps**", -1: "**hurts**", 0: "no difference shown"}
 SHADES = {1: "#2a6f97", -1: "#d1495b", 0: "#6b7280"}
 """Both by the sign of the interval of the difference."""
@@ -32,18 +32,18 @@ QUICK = ("dqn", "qrdqn", "pqr", "c51", "pqr_c51", "prioritised_dqn")
 
 
 def agents(options: Options) -> list[str]:
-    """Every preset there is."""
+    """All presets; a few in the quick version."""
     return [name for name in PRESETS if not options.quick or name in QUICK]
 
 
 def pairs() -> list[tuple[str, str]]:
-    """PQR's criterion on something, and that thing with its own exploration."""
+    """Pairs of presets with the same representation: PQR's criterion, and the published exploration."""
     on_others = [(name, name.removeprefix("pqr_")) for name in PRESETS if name.startswith("pqr_")]
     return [("pqr", "qrdqn"), *((one, other) for one, other in on_others if other in PRESETS)]
 
 
 def settings(name: str) -> dict[str, Any]:
-    """The sizes that apply to an agent; a perturbation has as many bins as there are atoms to choose by."""
+    """The sizes that apply to an agent; a perturbation has as many bins as there are atoms for acting."""
     known = {path.rsplit(".", 1)[-1] for path in describe(make(name))}
     sizes = {key: value for key, value in SIZES.items() if key == "n_quantiles" or key in known}
     atoms = [SIZES[key] for key in ("n_choose", "n_fractions", "n_particles") if key in known]
@@ -61,7 +61,7 @@ def search_cells(options: Options) -> list[Cell]:
 
 
 def searched(options: Options) -> dict[str, dict[float, list[NChainResult]]]:
-    """What the search has found so far: runs by agent and rate."""
+    """Finished runs of the search, by agent and rate."""
     seeds = range(FIRST_SEARCH_SEED, FIRST_SEARCH_SEED + SEARCH_SEEDS)
     found: dict[str, dict[float, list[NChainResult]]] = {name: {} for name in agents(options)}
     for cell in search_cells(options):
@@ -74,7 +74,7 @@ def searched(options: Options) -> dict[str, dict[float, list[NChainResult]]]:
 
 
 def chosen(options: Options) -> dict[str, float]:
-    """The rate with most optimal actions on the seeds of the search, the lower of two equals; the paper's, if unsearched."""
+    """The rate with most optimal actions on the seeds of the search (ties: the lowest); the paper's without a search."""
     best = {}
     for name, by_rate in searched(options).items():
         counts = {rate: float(np.mean([run.count for run in runs])) for rate, runs in sorted(by_rate.items())}
@@ -83,7 +83,7 @@ def chosen(options: Options) -> dict[str, float]:
 
 
 def one_rate(options: Options) -> dict[tuple[str, str], str]:
-    """By pair, the cell in which the second has the rate of the first: its own, or one of its own for this."""
+    """By pair, the label of the cell in which the second agent has the rate of the first."""
     rates = chosen(options)
     return {
         (one, other): other if rates[one] == rates[other] else f"{other} at {rates[one]:g}"
@@ -93,7 +93,7 @@ def one_rate(options: Options) -> dict[tuple[str, str], str]:
 
 
 def cells(options: Options) -> list[Cell]:
-    """Every agent with the rate chosen for it; and partners of PQR's with its rate, where that is another."""
+    """Every agent with its chosen rate, and the second agent of each pair with the rate of the first if they differ."""
     rates = chosen(options)
     family = [candidate(name, rates[name], label=name) for name in agents(options)]
     partners = [
@@ -103,19 +103,19 @@ def cells(options: Options) -> list[Cell]:
 
 
 def is_distributional(name: str) -> bool:
-    """Whether it predicts more than a mean."""
+    """Whether the agent predicts a distribution."""
     return type(make(name).representation).__name__ != "Expected"
 
 
 def colour(name: str) -> str:
-    """PQR's criterion in PQR's colour, the rest in grey; the paper's four in their own."""
+    """The paper's agents have their own colour; others PQR's if they use its criterion, else grey."""
     return figures.COLOURS.get(name, figures.COLOURS["pqr"] if name.startswith("pqr") else figures.COLOURS["qrdqn"])
 
 
 def draw(results: Results, differences: dict[str, Interval], alike: dict[str, Interval], options: Options) -> None:
-    """Counts of every agent with every seed, best mean first; and the differences that PQR's criterion makes.
+    """Counts of every agent and seed, sorted by mean; and the differences due to PQR's criterion.
 
-    Those between agents of one rate are in colour, those between agents with rates of their own are pale above them.
+    Differences at one rate are coloured by sign; those with each agent at its own rate are grey, above them.
     """
     ranked = sorted(results, key=lambda name: np.mean([run.count for run in results[name]]))
     figure, (left, right) = figures.new(1, 2, 11.5, 0.29 * len(ranked) + 1.6, width_ratios=[3, 2])
@@ -144,7 +144,7 @@ def draw(results: Results, differences: dict[str, Interval], alike: dict[str, In
 
 
 def write_data(results: Results, options: Options) -> None:
-    """Every run, the search, and apart from them the seconds."""
+    """Counts of every run, of the study and of the search."""
     made = {cell.label: (cell.agent, cell.agent_options["learning_rate"]) for cell in cells(options)}
     tables.write_csv(
         options.out / "family.csv",
@@ -174,7 +174,7 @@ def write_data(results: Results, options: Options) -> None:
 
 
 def seconds(options: Options) -> dict[str, float]:
-    """Mean processor time of a run of each agent, where it was measured."""
+    """Mean processor time of a run of each agent that was measured."""
     taken = {}
     for cell in cells(options):
         measured = seconds_of(options.store, [cell.spec(seed, options.steps) for seed in range(options.seeds)])
@@ -216,19 +216,18 @@ def analyse(results: Results, options: Options) -> str:
         [sum(interval.sign == sign for interval in found.values()) for found in (differences, alike)]
         for sign in (1, -1)
     )
-    have = sorted({len(runs) for runs in results.values()})
     by_rate = {rate: sum(value == rate for value in rates.values()) for rate in RATES}
     searched_seeds = sorted({len(runs) for found in searched(options).values() for runs in found.values()})
     return f"""# The whole family on N-Chain
 
-Every preset with the paper's N-Chain column, {options.steps:,} steps, {"–".join(str(n) for n in sorted({have[0], have[-1]}))} seeds from 0. The learning rate of each agent is the one of {", ".join(f"{r:g}" for r in RATES)} with most
+Every preset with the paper's N-Chain column, {options.steps:,} steps, {seed_count(results)} seeds from 0. The learning rate of each agent is the one of {", ".join(f"{r:g}" for r in RATES)} with most
 optimal actions on {"–".join(map(str, searched_seeds)) or "no"} other seeds (from {FIRST_SEARCH_SEED:,}); it was chosen {", ".join(f"{n} times {r:g}" for r, n in by_rate.items())}. Sizes: 32 quantiles, 51 categories on
 [−4, 16], which covers the returns, 8 sampled levels (16 to choose), 16 fractions, 16 particles. Agents with prioritised or n-step replay run on the host loop, all others inside XLA.
 
 ![family](family.png)
 
 {tables.markdown(["agent", "learning rate", "optimal actions [95 %]", "single seeds", "W2 to the truth of (s2, left) [95 %]", "seconds a run"], rows)}
-*Seconds* are processor time of one core on the machine of the run, compilation included where there was any; they are no result of the agents.
+*Seconds* are processor time of one core on the machine of the run, compilation included where there was any; they do not belong to the results.
 
 ## Does randomising the criterion help?
 

@@ -1,4 +1,4 @@
-"""Which of the paper's orderings survive when what it leaves unsaid is read differently."""
+"""Which of the paper's orderings hold under other readings of what it leaves open."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 
 from tremble.report import figures, tables
 from tremble.report.statistics import Interval, difference_interval, mean_interval, verdict
-from tremble.studies.kit import Options, Results, Study
-from tremble.studies.nchain.counts import CLAIMS, published
+from tremble.studies.kit import Options, Results, Study, seed_count
+from tremble.studies.nchain.counts import CLAIMS, minus, published
 from tremble.studies.nchain.result import load_result
 from tremble.studies.nchain.settings import AGENTS, CONTROLS, READINGS, readings_cells
 from tremble.training.spec import RunSpec
@@ -22,11 +22,11 @@ DATA = "readings.csv"
 
 @dataclass(frozen=True)
 class ReadingResult:
-    """What the study reads off one run."""
+    """Counts and final distance of one run."""
 
     seed: int
     run: str
-    """Its place in a store."""
+    """Name of its directory in the store."""
     count: int
     """Optimal actions."""
     left_count: int
@@ -51,19 +51,19 @@ def recall(directory: Path) -> dict[tuple[str, int], ReadingResult]:
 
 
 def counts(results: Results, reading: str, agent: str) -> dict[int, int]:
-    """Final count by seed under a reading. An agent a reading cannot matter to keeps its default runs."""
+    """Final count by seed under a reading; the default runs for an agent that it does not affect."""
     label = f"{reading} | {agent}"
     return {o.seed: o.count for o in results[label if label in results else f"default | {agent}"]}
 
 
 def compare(results: Results, reading: str, first: str, second: str) -> tuple[Interval, str]:
-    """Difference of two agents under a reading, and what it says about the paper's."""
+    """Difference of two agents under a reading, and the verdict on the paper's difference."""
     ours = difference_interval(counts(results, reading, first), counts(results, reading, second))
     return ours, verdict(ours, published(first) - published(second))
 
 
 def matters(reading: str, *agents: str) -> bool:
-    """Whether a reading changes anything for one of the agents."""
+    """Whether a reading affects one of the agents."""
     return any(agent in READINGS[reading][2] for agent in agents)
 
 
@@ -83,7 +83,7 @@ def draw(results: Results, options: Options) -> None:
             if np.isfinite(ours.half_width):
                 axis.plot([ours.low, ours.high], [row, row], color=colour, linewidth=2.2)
             axis.plot(ours.estimate, row, "o", color=colour, markersize=6)
-        axis.set(title=_minus(first, second), xlim=(-16_000, 16_000))
+        axis.set(title=minus(first, second), xlim=(-16_000, 16_000))
         axis.set_yticks(range(len(readings)), readings)
         axis.invert_yaxis() if axis is axes[0] else None
         figures.thousands(axis.xaxis)
@@ -105,7 +105,7 @@ def verdict_table(results: Results) -> str:
     for first, second in CLAIMS:
         said = {r: compare(results, r, first, second)[1] for r in READINGS if matters(r, first, second)}
         tally = [sum(v == kind for v in said.values()) for kind in MARKED]
-        rows.append([_minus(first, second), f"{published(first) - published(second):+,}", *tally, said["default"]])
+        rows.append([minus(first, second), f"{published(first) - published(second):+,}", *tally, said["default"]])
     return tables.markdown(["difference", "paper", *MARKED, "default reading"], rows)
 
 
@@ -118,7 +118,7 @@ def difference_table(results: Results) -> str:
             ours, said = compare(results, reading, first, second)
             row.append(MARKED[said].format(ours.text()) if matters(reading, first, second) else AS_DEFAULT)
         rows.append(row)
-    return tables.markdown(["reading", *[_minus(*claim) for claim in CLAIMS]], rows)
+    return tables.markdown(["reading", *[minus(*claim) for claim in CLAIMS]], rows)
 
 
 def control_table(results: Results, steps: int) -> str:
@@ -138,11 +138,9 @@ def analyse(results: Results, options: Options) -> str:
         ["cell", "seed", "run", "optimal_count", "left_count", "w2_left"],
         [[c, o.seed, o.run, o.count, o.left_count, f"{o.w2_left:.5f}"] for c in results for o in results[c]],
     )
-    seeds = sorted({len(outcomes) for outcomes in results.values()})
-    have = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
-    return f"""# Which orderings survive other readings of the paper
+    return f"""# Which orderings hold under other readings of the paper
 
-{options.steps:,} steps; {have} seeds in each cell (of {options.seeds} asked for); one factor changed at a time.
+{options.steps:,} steps; {seed_count(results)} seeds in each cell (of {options.seeds} asked for); one factor changed at a time.
 
 ![readings](readings.png)
 
@@ -171,13 +169,9 @@ def _mean(by_seed: dict[int, int], steps: int) -> str:
     return mean_interval([*by_seed.values()], between=(0, steps)).text()
 
 
-def _minus(first: str, second: str) -> str:
-    return f"{figures.NAMES[first]} − {figures.NAMES[second]}"
-
-
 STUDY = Study(
     "nchain-readings",
-    "which orderings survive other readings of what the paper leaves open",
+    "which orderings hold under other readings of what the paper leaves open",
     readings_cells,
     analyse,
     seeds=30,

@@ -20,7 +20,7 @@ def record_at(outcome: NChainResult, step: int) -> int:
 
 
 def draw(results: Results, options: Options, seed: int) -> None:
-    """Agents by times: densities of (s2, left) and (s2, right), the truth dashed, the criterion's scores as dots."""
+    """Panels of agents by steps: densities of (s2, left) and (s2, right), the truth dashed, the criterion's scores as dots."""
     end = results[AGENTS[0]][0].steps[-1]
     times = [int(end * share) for share in (0.125, 0.25, 0.5, 0.75, 1.0)]
     figure, axes = figures.new(len(AGENTS), len(times), 13, 8.5, sharex=True)
@@ -103,15 +103,15 @@ def analyse(results: Results, options: Options) -> str:
     )
     return f"""# Learned return distributions on N-Chain
 
-{options.steps:,} steps, seeds 0 to {options.seeds - 1}; the figure shows seed 0, fixed beforehand.
+{options.steps:,} steps, seeds 0 to {options.seeds - 1}; the figure shows seed 0, chosen in advance.
 
 ![returns](returns.png)
 
-Solid: Gaussian kernel density of the learned quantiles at the start state (square-root scale, so that the narrow truth
-of the left end and the wide rest fit in one picture). Dashed: the return of walking straight left,
+Solid: Gaussian kernel density of the learned quantiles at the start state (square-root scale, so that narrow and wide densities
+fit in one figure). Dashed: the return of walking straight left,
 γ² N(10, 0.1²) = N(8.1, 0.081²), and straight right, γ² (½ N(5, 0.1²) + ½ N(13, 0.1²)), with mean 7.29. Dots below: the
 score the criterion gives to each of the two actions at that step, filled for the one it takes (neither, where a no-op scores higher); an arrow head at the border is
-a score outside the picture, which only an additive bonus can produce.
+a score outside the axes, which only an additive bonus can produce.
 
 {summary(results)}
 The truth for *right* supposes that the agent walks on to the right end. An agent that has learned the optimal policy turns

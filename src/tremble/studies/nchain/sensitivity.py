@@ -26,12 +26,12 @@ def w2_interval(results: Results, label: str) -> Interval:
 
 
 def present(results: Results, pattern: str, values: Any) -> list[Any]:
-    """Those values whose cell was run."""
+    """The values whose cell was run."""
     return [v for v in values if pattern.format(v) in results]
 
 
 def draw(results: Results, options: Options) -> None:
-    """W2 against the knob, against beta, and against the scale of rewards; counts against the scale."""
+    """W2 against c or delta_0, beta and the reward scale; counts against the reward scale."""
     figure, grid = figures.new(2, 2, 11, 7.2)
     axes = grid.ravel()
     reference = w2_interval(results, "qrdqn")
@@ -41,10 +41,10 @@ def draw(results: Results, options: Options) -> None:
         middle = np.array([i.estimate for i in intervals])
         error = np.array([i.errors for i in intervals]).T
         colour, name = figures.COLOURS[agent], figures.NAMES[agent]
-        # A little to the side of one another: intervals of agents at one value would cover each other.
-        beside = np.array(x) * (1.0 if alone else 1.12 ** (AGENTS.index(agent) - 1.5))
-        axis.plot(beside, middle, color=colour, marker="o", markersize=5, label=name)
-        axis.errorbar(beside, middle, error, color=colour, fmt="none", alpha=0.45)
+        # Shifted, so that the intervals of agents do not overlap.
+        shifted = np.array(x) * (1.0 if alone else 1.12 ** (AGENTS.index(agent) - 1.5))
+        axis.plot(shifted, middle, color=colour, marker="o", markersize=5, label=name)
+        axis.errorbar(shifted, middle, error, color=colour, fmt="none", alpha=0.45)
 
     for agent, knob in KNOBS:
         values = present(results, f"{agent} {knob}={{}}", GRID)

@@ -7,7 +7,7 @@ from typing import Any
 from tremble.studies.kit import Cell, Options
 
 AGENTS = ("qrdqn", "dltv", "p_dltv", "pqr")
-"""The paper's four."""
+"""The four agents of the paper."""
 
 PAIRS = ((8, 10), (7, 11), (6, 12), (5, 13), (4, 14), (3, 15), (2, 16), (1, 17))
 """Means of the right end's two Gaussians; their mean is 9 throughout."""
@@ -73,14 +73,14 @@ READINGS: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[str, ...]]] = {
     "target only": ({"criterion_for": "target"}, {}, AGENTS[1:]),
     "held for an episode": ({"resample_noise_every": "episode"}, {}, AGENTS[2:]),
 }
-"""One factor at a time: agent options, environment options, and the agents it can matter to."""
+"""Alternative readings of the paper, one factor at a time: agent options, environment options, affected agents."""
 
 CONTROLS: dict[str, dict[str, Any]] = {
     "greedy (no exploration)": {"epsilon_start": 0.0, "epsilon_end": 0.0},
     "epsilon to 0.05": {"epsilon_end": 0.05},
     "epsilon over 10k steps": {"epsilon_decay_steps": 10_000.0},
 }
-"""QR-DQN with other amounts of exploration; all are reported, so nothing is selected after the fact."""
+"""QR-DQN with other amounts of exploration; all are reported."""
 
 
 def readings_cells(options: Options) -> list[Cell]:

@@ -7,7 +7,7 @@ import numpy as np
 from tremble.report import figures, tables
 from tremble.report.statistics import difference_interval, mean_interval, verdict
 from tremble.studies.kit import Options, Results, Study
-from tremble.studies.nchain.counts import CLAIMS
+from tremble.studies.nchain.counts import CLAIMS, minus
 from tremble.studies.nchain.result import load_result
 from tremble.studies.nchain.settings import AGENTS, PAIRS, PAPER_COUNTS, variance_cells
 
@@ -26,7 +26,7 @@ def counts(results: Results, agent: str, pair: tuple[int, int]) -> list[int]:
 
 
 def by_seed(results: Results, agent: str, pairs: list[tuple[int, int]]) -> dict[int, list[int]]:
-    """Counts over the pairs, for every seed that has them all. Seeds, not runs, are what is independent."""
+    """Counts over the pairs, for every seed that has them all: seeds are independent, runs of one seed are not."""
     found = [{o.seed: o.count for o in results[f"{agent} {pair}"]} for pair in pairs]
     return {seed: [f[seed] for f in found] for seed in found[0] if all(seed in f for f in found)}
 
@@ -101,8 +101,9 @@ def analyse(results: Results, options: Options) -> str:
         theirs = float(
             np.mean([PAPER_COUNTS[first][PAIRS.index(p)] - PAPER_COUNTS[second][PAIRS.index(p)] for p in pairs])
         )
-        name = f"{figures.NAMES[first]} − {figures.NAMES[second]}"
-        pooled.append([name, f"{theirs:+,.0f}", difference.text(), f"**{verdict(difference, theirs)}**"])
+        pooled.append(
+            [minus(first, second), f"{theirs:+,.0f}", difference.text(), f"**{verdict(difference, theirs)}**"]
+        )
     return f"""# Counts of the optimal action as the variance grows
 
 Eight pairs of means for the right end, all with mean 9. {options.steps:,} steps, seeds 0 to {options.seeds - 1}.

@@ -1,4 +1,4 @@
-"""Three things that "acting by CVaR" can mean, computed exactly on one small grid, and two of them learned."""
+"""Three meanings of "acting by CVaR", solved exactly on a small grid, and two of them learned."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tremble.worlds.risky_grid import MOVES, RiskyGrid
 
 ETA = 0.25
 LEARNED = {"(i) acting only": "behaviour", "(ii) risk-greedy": "both"}
-"""Where an agent applies the criterion to become one or the other."""
+"""Where an agent applies the criterion."""
 SETTINGS: dict[str, Any] = {
     "hyperparameters": "nchain",
     "criterion": "cvar",
@@ -39,7 +39,7 @@ SETTINGS: dict[str, Any] = {
     "epsilon_end": 0.3,
     "memory_size": 50_000,
 }
-"""QR-DQN; a kappa small beside the rewards, because otherwise its quantiles are not quantiles."""
+"""QR-DQN; kappa is small relative to the rewards, because a larger Huber threshold biases the quantiles."""
 COLOURS = {
     "mean": "#6b7280",
     "(i) acting only": "#e09f3e",
@@ -50,7 +50,7 @@ COLOURS = {
 
 @dataclass(frozen=True)
 class Exact:
-    """All exact solutions."""
+    """The exact solutions."""
 
     env: RiskyGrid
     lattice: Lattice
@@ -58,11 +58,11 @@ class Exact:
     acting: Greedy
     settled: FixedPoint
     from_mean: FixedPoint
-    """The same from another beginning: a fixed point need not be unique."""
+    """The fixed point from another initial value; it need not be unique."""
     static: StaticCVaR
 
     def laws(self) -> dict[str, np.ndarray]:
-        """Distributions of the return that each experiences from the start."""
+        """Distribution of the return of each policy from the start."""
         start = self.lattice.start
         return {
             "mean": self.mean.experienced[start],
@@ -72,17 +72,17 @@ class Exact:
         }
 
     def greedy(self, name: str) -> Greedy:
-        """The policies of the state alone."""
+        """The solution of this name with a policy of the state alone."""
         return {"mean": self.mean, "(i) acting only": self.acting, "(ii) risk-greedy": self.settled.found}[name]
 
 
 def cycling() -> FixedPoint:
-    """The same backup on a grid with more slips and less to win, where it does not settle."""
+    """The same backup on a grid with more slips and smaller gains, where it does not converge."""
     return fixed_point(Lattice.of(risky_grid(RiskyGrid(loss=-0.02, slip=0.2), gamma=1.0)), ETA, most=600)
 
 
 def solve() -> Exact:
-    """Everything that needs no learning."""
+    """Compute all exact solutions."""
     env = RiskyGrid()
     lattice = Lattice.of(risky_grid(env, gamma=1.0))
     mean = mean_greedy(lattice)
@@ -100,7 +100,7 @@ def solve() -> Exact:
 def by_quantiles(exact: Exact, n: int, iterations: int = 400) -> float:
     """CVaR at the start if the policy of (ii) is evaluated with ``n`` quantiles a state in place of all returns.
 
-    Each backup keeps the quantiles at (i - 1/2)/n of the exact mixture and forgets the rest, tails first.
+    Each backup keeps the quantiles at (i - 1/2)/n of the exact mixture, which loses the tails first.
     """
     lattice, policy = exact.lattice, exact.settled.found.policy
     levels, z = (np.arange(n) + 0.5) / n, np.zeros((len(policy), n))
@@ -109,7 +109,7 @@ def by_quantiles(exact: Exact, n: int, iterations: int = 400) -> float:
         for state in np.flatnonzero(~lattice.terminal):
             law = lattice.law[:, state, policy[state]]
             reward, after = np.nonzero(law)
-            values = lattice.unit * lattice.shifts[reward][:, None] + z[after]  # a terminal state's z stays 0
+            values = lattice.unit * lattice.shifts[reward][:, None] + z[after]  # z of a terminal state is 0
             order = np.argsort(values, axis=None)
             mass = np.cumsum(np.repeat(law[reward, after] / n, n)[order])
             new[state] = values.ravel()[order][np.searchsorted(mass, levels - 1e-12)]
@@ -120,19 +120,19 @@ def by_quantiles(exact: Exact, n: int, iterations: int = 400) -> float:
 
 @dataclass(frozen=True)
 class Learned:
-    """One trained agent, beside the exact solution it should be."""
+    """One trained agent, compared with its exact solution."""
 
     seed: int
     policy: np.ndarray
-    """Greedy for CVaR on what it predicts, by cell."""
+    """Greedy action for the predicted CVaR in each cell."""
     w1: float
-    """Between the return predicted at the start and the exact prediction, for the exact action."""
+    """W1 between the predicted and the exact return at the start, for the exact action."""
     predicted_cvar: float
-    """CVaR it predicts for the action it takes at the start."""
+    """Predicted CVaR of the greedy action at the start."""
     cvar: float
-    """CVaR of the return its policy has from the start, exactly; NaN if the policy does not end its episodes."""
+    """Exact CVaR of the return of its policy from the start; NaN if the policy does not terminate."""
     agreement: float
-    """Share of visits of the exact solution in which it would do the same."""
+    """Share of visits of the exact solution in which the action is the same."""
 
 
 def visits(exact: Exact, policy: np.ndarray) -> np.ndarray:
@@ -182,7 +182,7 @@ def learn(exact: Exact, options: Options) -> dict[str, list[Learned]]:
 
 
 def _followed(lattice: Lattice, policy: np.ndarray) -> float:
-    """CVaR from the start of following a policy."""
+    """Exact CVaR of a policy from the start."""
     whole = np.append(policy, 0)
     try:
         return float(lattice.cvar(lattice.returns(whole)[lattice.start, whole[lattice.start]], ETA))
@@ -191,7 +191,7 @@ def _followed(lattice: Lattice, policy: np.ndarray) -> float:
 
 
 def draw_policies(exact: Exact, learned: dict[str, list[Learned]], options: Options) -> None:
-    """The grid with the policies: exact ones above, what the first seed learned below."""
+    """The grid with the exact policies and those learned with the first seed."""
     env = exact.env
     shown: dict[str, tuple[np.ndarray, str]] = {
         f"{name}, exact": (exact.greedy(name).policy, COLOURS[name]) for name in ("mean", *LEARNED)
@@ -241,14 +241,14 @@ def draw_returns(exact: Exact, options: Options) -> None:
         ylim=(0, 1),
         xlabel="return from the start",
         ylabel="probability of less",
-        title=f"What each experiences (dotted: CVaR at {ETA:g})",
+        title=f"Returns of each policy (dotted: CVaR at {ETA:g})",
     )
     axis.legend(fontsize=8, loc="upper left")
     figures.save(figure, options.out / "returns")
 
 
 def exact_rows(exact: Exact) -> list[list[str]]:
-    """Mean and CVaR that each predicts and experiences."""
+    """Mean, predicted CVaR and actual CVaR of each solution."""
     lattice, start = exact.lattice, exact.lattice.start
     rows = []
     for name, law in exact.laws().items():
@@ -262,7 +262,7 @@ def exact_rows(exact: Exact) -> list[list[str]]:
 
 
 def singly(exact: Exact, learned: dict[str, list[Learned]]) -> str:
-    """How many runs act as they should, and how little the mean, on which (i) rests, prefers what it prefers."""
+    """Number of runs that agree with the exact policy, and the small action gaps of the mean that (i) depends on."""
     alike = "; ".join(
         f"{sum(run.agreement > 0.98 for run in runs)} of {len(runs)} as {name}" for name, runs in learned.items()
     )
@@ -276,7 +276,7 @@ def singly(exact: Exact, learned: dict[str, list[Learned]]) -> str:
 
 
 def convergence(point: FixedPoint, beginning: str) -> str:
-    """What the iteration did, in a sentence."""
+    """Convergence of the iteration, as a sentence."""
     if point.converged:
         return f"From {beginning} the risk-greedy backup converged in {point.iterations:,} iterations."
     how = f"its policies repeat with period {point.period}" if point.period else "its policies follow no short cycle"
@@ -284,7 +284,7 @@ def convergence(point: FixedPoint, beginning: str) -> str:
 
 
 def analyse(results: Results, options: Options) -> str:
-    """Everything is computed here: there are no runs to store."""
+    """Solve, train and report; there are no stored runs."""
     if options.steps <= SETTINGS["start_steps"]:
         raise SettingsError(f"learning starts after {SETTINGS['start_steps']} steps: give the study more")
     exact = solve()
@@ -330,25 +330,25 @@ def analyse(results: Results, options: Options) -> str:
         f"{name} in {int((exact.greedy(name).policy != exact.mean.policy)[: exact.env.n_cells - 1].sum())} cells"
         for name in LEARNED
     )
-    return f"""# Three things that acting by CVaR can mean
+    return f"""# Three meanings of acting by CVaR
 
 A grid of {exact.env.width} x {exact.env.height}: from the bottom left to the bottom right, where 1 is paid. A step costs {float(exact.env.step_cost):g}; cells on the straight way add or take {float(exact.env.stake):g} and give {-float(exact.env.loss):g} on average;
 a move slips sideways with probability {float(exact.env.slip):g}. Undiscounted, so that returns are multiples of 0.01 and everything exact. CVaR is the mean of the worst {ETA:g} of returns.
 
 ![policies](policies.png)
 
-*Arrows: what is done in each cell, the stronger the oftener it is visited.* The mean's policy differs from that of {where}.
+*Arrows: the action in each cell, darker where it is visited more often.* The mean's policy differs from that of {where}.
 
 ## Exactly
 
 {tables.markdown(["", "mean", "CVaR it predicts", "CVaR it experiences"], exact_rows(exact))}
-1. **Acting only** looks at the returns of the mean's policy and picks the action with the best CVaR, again and again. It never follows the policy whose returns it looked at, so
-   what it predicts is not what it gets.
+1. **Acting only** looks at the returns of the mean's policy and picks the action with the best CVaR, again and again. It does not follow the policy whose returns it uses, so
+   its predictions are not the returns it obtains.
 2. **Risk-greedy**: the distributions are those of the policy that is greedy for them. {convergence(exact.settled, "Z = 0")} {convergence(exact.from_mean, "the mean's returns")}
-   {"Both lead to the same returns." if same else "**They lead to different returns**: the fixed point is not unique."} It need not be so: on the same grid with slips of 0.2 and gambles that
+   {"Both lead to the same returns." if same else "**They lead to different returns**: the fixed point is not unique."} This does not hold in general: on the same grid with slips of 0.2 and gambles that
    give 0.02, {convergence(cycling(), "Z = 0").replace("From", "from")}
-3. **Static CVaR**, the best that any policy can reach, by dynamic programming over the state and what is still missing to a threshold (here {exact.static.threshold:.2f}). Its policy
-   depends on what was won or lost so far; neither of the others does, and neither reaches it.
+3. **Static CVaR**, the best that any policy can reach, by dynamic programming over the state and the remaining amount to a threshold (here {exact.static.threshold:.2f}). Its policy
+   depends on the rewards so far; the other two do not, and do not reach it.
 
 ![returns](returns.png)
 
@@ -358,8 +358,8 @@ QR-DQN with {SETTINGS["n_quantiles"]} quantiles and the criterion CVaR, {options
 an agent learned is then evaluated exactly.
 
 {tables.markdown(["", "CVaR predicted, exact", "learned [95 %]", "CVaR experienced, exact", "learned [95 %]", "W1 of the prediction [95 %]", "same action, share of visits [95 %]"], rows)}
-That (ii) predicts too much is in part no matter of learning: the same policy evaluated exactly, but with {SETTINGS["n_quantiles"]} quantiles a state, has a predicted CVaR of {by_quantiles(exact, SETTINGS["n_quantiles"]):.3f}, with 1,000
-quantiles {by_quantiles(exact, 1000):.3f}. Every backup keeps the quantiles of a mixture and forgets what lies beyond them, the worst outcomes first.
+That (ii) predicts too much is partly due to the representation: the same policy evaluated exactly, but with {SETTINGS["n_quantiles"]} quantiles a state, has a predicted CVaR of {by_quantiles(exact, SETTINGS["n_quantiles"]):.3f}, with 1,000
+quantiles {by_quantiles(exact, 1000):.3f}. Every backup keeps the quantiles of a mixture and loses its tails, the worst outcomes first.
 
 {singly(exact, learned)}
 
@@ -371,7 +371,7 @@ Raw data: `learned.csv`, `returns.csv`.
 
 STUDY = Study(
     "risk",
-    "CVaR at acting, in the bootstrap and over the whole return: exact solutions on a risky grid, and agents beside them",
+    "CVaR at acting, in the bootstrap and over the whole return: exact solutions on a risky grid, and trained agents",
     lambda options: [],
     analyse,
     seeds=5,

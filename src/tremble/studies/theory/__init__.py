@@ -1,1 +1,1 @@
-"""The paper's theorems, run."""
+"""Numerical checks of the paper's theorems."""

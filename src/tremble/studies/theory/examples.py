@@ -1,4 +1,4 @@
-"""Three small examples in pictures: constant sizes, ties, and returns without a bound."""
+"""Three counter-examples: constant sizes, ties, and unbounded returns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DRAWS = {"optimistic": top_draw(BINS), "random": random_draw(BINS)}
 
 
 def constant_sizes() -> dict[str, np.ndarray]:
-    """Errors on `gamble`, for sets of constant and of shrinking size."""
+    """Errors on `gamble`, with ambiguity sets of constant and of decreasing size."""
     mdp = gamble()
     grid, optimal = Grid.of(mdp, 61), mdp.optimal_q(50)
     sizes = {"constant": jnp.ones(ITERATIONS), "t^-1.001": jnp.arange(1.0, ITERATIONS + 1) ** -1.001}
@@ -74,7 +74,7 @@ def draw(options: Options) -> None:
     means, moves = alternating()
     axes[1].plot(np.arange(2, len(moves) + 2), moves, color="#d1495b", label="W1 between successive returns")
     axes[1].plot(np.arange(1, len(means) + 1), means, color="#2a6f97", label="error of the mean")
-    axes[1].set(title="A tie: the mean settles, the return does not", xlabel="iteration", ylim=(-0.05, 1.25))
+    axes[1].set(title="A tie: the mean converges, the return does not", xlabel="iteration", ylim=(-0.05, 1.25))
     axes[1].legend(fontsize=8, loc="upper right")
     sizes, losses, gaps = without_bound()
     axes[2].plot(sizes, losses, "o-", color="#d1495b", markersize=4, label="loss on a Z with E|Z| ≤ V_max")
@@ -92,7 +92,7 @@ def draw(options: Options) -> None:
 
 
 def searched(options: Options) -> str:
-    """A sentence on random MDPs under sets of constant size; the quick version does without."""
+    """Errors on random MDPs with constant sizes, as a sentence; empty in the quick version."""
     if options.quick:
         return ""
     keys, delta = jax.random.split(jax.random.key(0), 400), 0.3
@@ -100,7 +100,7 @@ def searched(options: Options) -> str:
     for name, choose in DRAWS.items():
         low, high = (np.asarray(found) for found in lasting_errors(keys, choose, delta, iterations=120))
         words.append(
-            f"with {name} ξ {np.mean(high > 0.02):.0%} of them still err by more than 0.02 somewhere in the last half of the "
+            f"with {name} ξ {np.mean(high > 0.02):.0%} have an error above 0.02 somewhere in the last half of the "
             f"iterations, {np.mean(low > 0.02):.0%} throughout it, the worst by {high.max():.2f}"
         )
     return (

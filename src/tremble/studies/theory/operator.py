@@ -20,7 +20,7 @@ from tremble.wasserstein import wasserstein
 from tremble.worlds import RiskyGrid
 
 GAMMA, BINS, ITERATIONS, SCALE = 0.9, 20, 1000, 0.05
-"""Sizes of sets are multiples of V_max, Delta_n = 0.05 V_max x schedule, so that MDPs can be laid over one another."""
+"""Sizes of the ambiguity sets are in units of V_max, Delta_n = 0.05 V_max x schedule, to be comparable between MDPs."""
 RISKY_GRID = RiskyGrid(stake=1.0, loss=0.2)
 """The risky grid with gambles that cost something on average, so that going around them is optimal."""
 T = np.arange(1.0, ITERATIONS + 1)
@@ -29,7 +29,7 @@ SCHEDULES = {
     "√(log t / t)": (np.sqrt(np.log(T + 1) / T), "#e09f3e"),
     "constant": (np.ones(ITERATIONS), "#d1495b"),
 }
-"""By name: sizes up to the common scale, and a colour. The first is the paper's, and the only one with a finite sum."""
+"""By name: sizes in units of `SCALE`, and a colour. The first is the paper's, and the only one with a finite sum."""
 DRAWS = {
     "random": (random_draw(BINS), (5, 3, 3)),
     "optimistic": (top_draw(BINS), (4, 2, 3)),
@@ -40,12 +40,12 @@ DRAWS = {
 
 @dataclass(frozen=True)
 class Paths:
-    """What iteration did under one draw and one schedule, everything in units of V_max: [mdps, iterations]."""
+    """Errors and bounds under one draw and one schedule, in units of V_max: ``[mdps, iterations]``."""
 
     errors: np.ndarray
     """e_1 .. e_n."""
     bounds: np.ndarray
-    """The recursive bound of them, from the measured gaps."""
+    """Recursive bound of the errors, from the measured gaps."""
     losses: np.ndarray
     """Largest entry of E T Z - E T_xi Z."""
     lowest: np.ndarray
@@ -87,12 +87,12 @@ def theorem_bound(form: str) -> np.ndarray:
 
 
 def clear(errors: np.ndarray) -> np.ndarray:
-    """What float32 cannot tell from 0, on the bottom line of a logarithmic axis."""
+    """Clip to 1e-7, the resolution of float32, for a logarithmic axis."""
     return np.maximum(errors, 1e-7)
 
 
 def draw_bounds(paths: dict[tuple[str, str], Paths], options: Options) -> None:
-    """Errors below the recursive bound below the theorem."""
+    """Errors, the recursive bound and the theorem's bound."""
     figure, axes = figures.new(1, 2, 10.5, 4.2, sharey=True)
     for axis, schedule in zip(axes, list(SCHEDULES)[:2], strict=True):
         found = paths["random", schedule]
@@ -100,9 +100,9 @@ def draw_bounds(paths: dict[tuple[str, str], Paths], options: Options) -> None:
             axis.plot(T, theorem_bound("statement"), color="#111111", linestyle=":", label="theorem, as stated")
             axis.plot(T, theorem_bound("proof"), color="#6b7280", linewidth=1.2, label="theorem, as proved")
         else:
-            axis.text(0.5, 0.93, "theorem: no bound, the sizes cannot be summed", transform=axis.transAxes, ha="center")
+            axis.text(0.5, 0.93, "theorem: no bound, the sizes are not summable", transform=axis.transAxes, ha="center")
         hurt = paths["worst case", schedule]
-        # Largest with largest: bounds differ from MDP to MDP, and an error may exceed another MDP's bound.
+        # The largest bound for the largest error: an error may exceed the bound of another MDP.
         bound = np.maximum(found.bounds.max(0), hurt.bounds.max(0))
         axis.plot(T, bound, color="#d1495b", linewidth=2, label="recursive bound, largest of all MDPs")
         axis.plot(T, clear(hurt.errors.max(0)), color="#e09f3e", linewidth=1.2, label="error, worst-case ξ, worst MDP")
@@ -116,7 +116,7 @@ def draw_bounds(paths: dict[tuple[str, str], Paths], options: Options) -> None:
 
 
 def draw_schedules(paths: dict[tuple[str, str], Paths], options: Options) -> None:
-    """One panel per draw, one colour per schedule: median and worst MDP."""
+    """Median and worst error over MDPs; one panel per draw, one colour per schedule."""
     figure, axes = figures.new(1, len(DRAWS), 12, 3.8, sharey=True)
     for axis, draw in zip(axes, DRAWS, strict=True):
         for schedule, (_, colour) in SCHEDULES.items():
@@ -130,7 +130,7 @@ def draw_schedules(paths: dict[tuple[str, str], Paths], options: Options) -> Non
 
 
 def write_data(paths: dict[tuple[str, str], Paths], options: Options) -> None:
-    """Quantiles over MDPs at some iterations."""
+    """Write quantiles over MDPs at selected iterations."""
     chosen = np.unique(np.geomspace(1, ITERATIONS, 25).astype(int)) - 1
     proof, statement = theorem_bound("proof"), theorem_bound("statement")
     rows = []
@@ -153,7 +153,7 @@ def write_data(paths: dict[tuple[str, str], Paths], options: Options) -> None:
 
 
 def summary(paths: dict[tuple[str, str], Paths]) -> str:
-    """Whether anything was violated, and how near the bounds were."""
+    """Number of violations of the bounds, and their tightness."""
     rows = []
     slack = 5e-5  # float32, in units of V_max
     for (draw, schedule), found in paths.items():
@@ -169,7 +169,7 @@ def summary(paths: dict[tuple[str, str], Paths]) -> str:
 
 
 def projections(options: Options) -> str:
-    """What each way to keep a distribution does to its mean, after 100 ordinary iterations on the risky grid."""
+    """Bias of each projection after 100 iterations of the ordinary operator on the risky grid."""
     mdp = risky_grid(RISKY_GRID)
     optimal, ones = mdp.optimal_q(400), jnp.ones(BINS)
     kinds: dict[str, tuple[Reduction, int, bool]] = {"exact atoms, capped at 64": (merged(64), 64, True)}

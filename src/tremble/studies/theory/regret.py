@@ -1,4 +1,4 @@
-"""Regret of tabular agents that learn from samples: the paper's criteria beside agents made for exploration."""
+"""Regret of tabular agents that learn from samples: the paper's criteria, RLSVI and UCB."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ N_QUANTILES = 32
 
 @dataclass(frozen=True)
 class Problem:
-    """An MDP, and what agents are told about it."""
+    """An MDP, and the constants that agents know."""
 
     mdp: FiniteMDP
     horizon: int
     size: float
-    """Of its rewards: the unit of learning rates, initial spread and bonuses."""
+    """Size of its rewards: the unit of learning rates, initial spread and bonuses."""
     bound: float
     """Largest possible return."""
     delta_0: float
-    """PQR's, as in the deep studies."""
+    """Of PQR, as in the deep studies."""
 
 
 def problems(options: Options) -> dict[str, Problem]:
-    """By title; the quick version has the first only."""
+    """Problems by title; only the first in the quick version."""
     found = {"N-Chain": Problem(chain(), 20, 10.0, 13.0, 500.0)}
     if not options.quick:
         found["Risky grid"] = Problem(risky_grid(RISKY_GRID), 25, 1.0, 1.0, 500.0)
@@ -47,7 +47,7 @@ def problems(options: Options) -> dict[str, Problem]:
 
 
 def learners(problem: Problem, options: Options) -> dict[str, tuple[Learner, str, str]]:
-    """By name: the agent, a colour and a line style; the quick version has every other one."""
+    """Agent, colour and line style by name; every other one in the quick version."""
     gamma, horizon, size = float(problem.mdp.gamma), problem.horizon, problem.size
     pqr, drawn = Perturbed(delta_0=problem.delta_0, n_bins=N_QUANTILES), Optimism(draw_law="normal")
 
@@ -75,7 +75,7 @@ def learners(problem: Problem, options: Options) -> dict[str, tuple[Learner, str
 
 
 def run(options: Options) -> dict[tuple[str, str], np.ndarray]:
-    """Regret[seeds, episodes] by problem and agent, two at a time: a compiled loop of small steps fills one core."""
+    """Regret[seeds, episodes] by problem and agent, two at a time, because each uses one core."""
     keys = jax.random.split(jax.random.key(0), options.seeds)
 
     def one(task: tuple[str, str, Problem, Learner]) -> tuple[tuple[str, str], np.ndarray]:
@@ -101,7 +101,7 @@ def draw(found: dict[tuple[str, str], np.ndarray], options: Options) -> None:
     for axis, (title, problem) in zip(axes[0], chosen.items(), strict=True):
         for name, (_, colour, style) in learners(problem, options).items():
             totals = np.cumsum(found[title, name], 1)
-            episode = np.unique(np.linspace(1, totals.shape[1], 200).astype(int))  # enough for the eye
+            episode = np.unique(np.linspace(1, totals.shape[1], 200).astype(int))
             totals = totals[:, episode - 1]
             middle = totals.mean(0)
             axis.plot(episode, middle, color=colour, linestyle=style, linewidth=1.8, label=name)
@@ -127,7 +127,7 @@ def write_data(found: dict[tuple[str, str], np.ndarray], options: Options) -> No
 
 
 def summary(found: dict[tuple[str, str], np.ndarray], options: Options) -> str:
-    """Total regret, and what an episode still costs at the end, per problem."""
+    """Total regret, and regret per episode at the end, by problem."""
     parts = []
     for title, problem in problems(options).items():
         rows = []

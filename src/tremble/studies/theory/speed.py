@@ -1,4 +1,4 @@
-"""How long exact dynamic programming takes: many MDPs at once, and growth in states, actions and atoms."""
+"""Run time of exact dynamic programming: many MDPs at once, and scaling with states, actions and atoms."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def seconds(n_mdps: int, iterations: int, states: int, actions: int, atoms: int)
     mdps = FiniteMDP(*(jnp.asarray(array, bool if array.dtype == bool else jnp.float32) for array in arrays))
     sizes = jnp.arange(1.0, iterations + 1) ** -1.001
     axes = FiniteMDP(0, 0, 0, 0, None)  # type: ignore[arg-type]  # all start in state 0
-    draw, unknown = random_draw(20), jnp.zeros((states, actions))  # Q* is not what is timed
+    draw, unknown = random_draw(20), jnp.zeros((states, actions))  # Q* is not timed
     run = jax.jit(
         jax.vmap(lambda mdp, key: iterate(mdp, Grid.of(mdp, atoms), draw, sizes, key, unknown).errors[-1], (axes, 0))
     )
@@ -40,7 +40,7 @@ def seconds(n_mdps: int, iterations: int, states: int, actions: int, atoms: int)
 
 
 def measure(options: Options) -> tuple[list[list[float]], tuple[int, float, float]]:
-    """Rows of growth (states, actions, atoms, wall, processor; per MDP and iteration), and the large case."""
+    """Rows (states, actions, atoms, wall, processor time per MDP and iteration), and the large case."""
     n_mdps, iterations = (8, 10) if options.quick else (64, 20)
     rows = []
     for axis, values in GROWTH.items():
@@ -76,7 +76,7 @@ def draw(rows: list[list[float]], options: Options) -> None:
 
 
 def write(rows: list[list[float]], large: tuple[int, float, float], options: Options) -> str:
-    """Data, figure, and a sentence."""
+    """Write data and figure; returns a sentence for the report."""
     tables.write_csv(
         options.out / "scaling.csv",
         ["states", "actions", "atoms", "wall_seconds", "processor_seconds"],
@@ -87,6 +87,6 @@ def write(rows: list[list[float]], large: tuple[int, float, float], options: Opt
     load = os.getloadavg()[0]
     return (
         f"{n:,} random MDPs of 20 states and 4 actions, 51 atoms, 100 iterations with measured gaps: **{wall:.1f} s** on the "
-        f"clock, {processor:.1f} s of processor time ({os.cpu_count()} cores, on which {load:.1f} processes were running on average, "
-        "this one included). Compilation is not in it."
+        f"clock, {processor:.1f} s of processor time ({os.cpu_count()} cores, load average {load:.1f}, "
+        "this process included), without compilation."
     )

@@ -1,4 +1,4 @@
-"""The paper's theorems, run: convergence and bounds, schedules, counter-examples, regret, and a verdict on each."""
+"""Numerical checks of the paper's theorems: convergence and bounds, schedules, counter-examples, regret."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tremble.studies.theory import regret as theory_regret
 from tremble.studies.theory import speed as theory_speed
 
 VERDICTS = [
-    ["Closure: E\\|T_ξ Z\\| ≤ V_max", "**holds**", "for any selection whatever; `closure`"],
+    ["Closure: E\\|T_ξ Z\\| ≤ V_max", "**holds**", "for any selection; `closure`"],
     ["Two lemmas on suprema", "**hold**", "the second is used in a stronger form, at the same point, which also holds"],
     [
         "Uniform convergence of E T_ξ if ξ → 1 in probability",
@@ -48,7 +48,7 @@ VERDICTS = [
 
 
 def analyse(results: Results, options: Options) -> str:
-    """Everything is computed here: there are no runs to store."""
+    """Compute everything; there are no runs."""
     per_pair = 12 if options.quick else 112
     paths = theory_operator.walk(per_pair)
     theory_operator.write_data(paths, options)
@@ -61,7 +61,7 @@ def analyse(results: Results, options: Options) -> str:
     speed = theory_speed.write(*theory_speed.measure(options), options)
     proof, statement = (theory_operator.theorem_bound(form)[49] for form in ("proof", "statement"))
     sharp = float(np.median(paths["random", "t^-1.001"].bounds[:, 49]))
-    return f"""# The theory, run
+    return f"""# Numerical checks of the theory
 
 Finite MDPs on which everything can be computed: the paper's operator with the same return distributions, criteria and perturbations as the deep
 agents. What the statements mean and how they are proved is on the page about the [theory](../../theory.md).
@@ -77,12 +77,12 @@ agents. What the statements mean and how they are proved is on the page about th
 theorem allows an error of {proof:,.0f} V_max in the form of its proof and {statement:,.0f} V_max as stated, though no error can exceed 2 V_max; the recursive bound allows {sharp:.2g} V_max (median).
 
 {theory_operator.summary(paths)}
-A violation would be an iteration in which 0 ≤ E T Z − E T_ξ Z ≤ 2γΔ_n fails with the measured gap, or the error exceeds the recursive bound. The column
-beside it says how near the first inequality came to being an equation.
+A violation would be an iteration in which 0 ≤ E T Z − E T_ξ Z ≤ 2γΔ_n fails with the measured gap, or the error exceeds the recursive bound. The next column
+is the largest ratio of the two sides of the first inequality.
 
 ![schedules](schedules.png)
 
-Sizes that vanish converge, whether or not they can be summed and whether ξ is random, optimistic or chosen to hurt. Constant sizes do not.
+Iteration converges if the sizes vanish, summable or not, and with random, optimistic and worst-case ξ. With constant sizes it does not.
 
 ## Where statements end
 
@@ -102,8 +102,8 @@ The grid splits atoms between neighbours and keeps means; so do exact atoms, als
 ## Learning from samples
 
 None of the theorems is about samples. These are tables of {theory_regret.N_QUANTILES} quantiles learned by quantile regression, scored by the criteria of the deep agents with their settings;
-*held* keeps one draw for an episode. RLSVI and UCB count and plan, and are told the scale of rewards and the largest return. {options.steps:,} steps at most, seeds 0 to {options.seeds - 1}. Settings
-were not searched for, apart from a look at three scales of RLSVI and two of the UCB on N-Chain, in part on the same seeds.
+*held* keeps one draw for an episode. RLSVI and UCB plan with an empirical model, and know the scale of rewards and the largest return. {options.steps:,} steps at most, seeds 0 to {options.seeds - 1}. Settings
+were not tuned, except that three scales of RLSVI and two of the UCB were tried on N-Chain, partly on the same seeds.
 
 ![regret](regret.png)
 

@@ -1,4 +1,4 @@
-"""What a study on Atari will take, before it starts: the doctor's arithmetic over the runs that are missing."""
+"""Estimated cost of a study on Atari before it starts, from `tremble.atari.doctor`."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def frames_of(spec: RunSpec) -> int:
 
 
 def speed_of(agent: str, protocol: str, finished: Sequence[RunSpec], options: Options) -> tuple[float | None, str]:
-    """Frames a second of one run, and how it is known: said, measured now, or that of finished runs of the study."""
+    """Frames per second of one run, and its source: given, measured now, or from finished runs of the study."""
     said = options.choices.get("speed", "unknown")
     if said == "measure":
         return doctor.measure_frames_per_second(agent, protocol), "measured now"
     if said != "unknown":
         if isinstance(said, bool) or not isinstance(said, int | float) or said <= 0:
-            raise SettingsError(f"speed is a number of frames a second above 0, or measure; got {said!r}")
-        return float(said), "as said"
+            raise SettingsError(f"speed is a positive number of frames per second, or measure; got {said!r}")
+        return float(said), "as given"
     alike = [spec for spec in finished if spec.agent == agent] or list(finished)
     frames = seconds = 0.0
     for spec in alike:
@@ -41,8 +41,8 @@ def speed_of(agent: str, protocol: str, finished: Sequence[RunSpec], options: Op
     return (frames / seconds, FINISHED) if seconds else (None, "")
 
 
-def bill(missing: Sequence[RunSpec], finished: Sequence[RunSpec], options: Options) -> RenderableType:
-    """Memory, disk and hours of the missing runs, agent by agent and together."""
+def cost_estimate(missing: Sequence[RunSpec], finished: Sequence[RunSpec], options: Options) -> RenderableType:
+    """Memory, disk and hours of the missing runs, by agent and in total."""
     if problems := doctor.complaints(doctor.versions()):
         raise SettingsError(problems[0])
     agents: dict[str, list[RunSpec]] = {}
@@ -76,7 +76,7 @@ def bill(missing: Sequence[RunSpec], finished: Sequence[RunSpec], options: Optio
     memory, disk = (sum(sorted(sizes)[-jobs:]) for sizes in (replays, disks))
     lines = [f"memory for replay: {readable(memory)} at a time; disk for checkpoints: up to {readable(disk)}"]
     if hours is None:
-        lines.append("hours: not known; --set speed=FRAMES_A_SECOND or --set speed=measure says them")
+        lines.append("hours: not known; give --set speed=FRAMES_PER_SECOND or --set speed=measure")
     else:
         without = "" if how == FINISHED else ", evaluations not counted"
         lines.append(f"hours at these speeds ({how}{without}): {hours / jobs:,.1f} ({hours / jobs / 24:,.1f} days)")
@@ -84,7 +84,7 @@ def bill(missing: Sequence[RunSpec], finished: Sequence[RunSpec], options: Optio
 
 
 def shortages(memory: int, disk: int, options: Options) -> list[Any]:
-    """What there is not enough of, and what can be done about it."""
+    """Warnings about missing memory and disk."""
     here = doctor.machine(options.store)
     found = []
     if memory > here.free_memory:
