@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import equinox as eqx
 import gymnasium
 import jax
 import numpy as np
@@ -149,7 +150,7 @@ def evaluate(
             if any(m is not None for m in masks):
                 mask = np.stack([np.ones(agent.n_actions, bool) if m is None else np.asarray(m, bool) for m in masks])
             now = np.array([(e.number, e.length) if e else (0, 0) for e in playing], np.int32)
-            actors = dataclasses.replace(actors, episode_start=starting)
+            actors = eqx.tree_at(lambda a: a.episode_start, actors, starting)
             chosen, actors = policy.act(actors, obs, mask, keys_at(*now.T))
             actions, starting = np.asarray(chosen), np.zeros(n, bool)
             if any(e is not None and e.length == 0 for e in playing):

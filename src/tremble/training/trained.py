@@ -11,7 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, Key
 
 from tremble.agent import ActorState, Agent
 from tremble.core import Clock, RandomStream, stream_key
@@ -126,7 +126,7 @@ class Policy:
         """Actor states at the start of n episodes, with a leading axis."""
         return jax.tree.map(lambda x: jnp.stack([x] * n), self.agent.init_actor(self.n_actions))
 
-    def act(self, actors: ActorState, obs: Any, mask: Any, keys: PRNGKeyArray) -> tuple[Any, ActorState]:
+    def act(self, actors: ActorState, obs: Any, mask: Any, keys: Key[Array, "n"]) -> tuple[Any, ActorState]:
         """Actions ``[n]`` (from 0) for encoded observations, and the new actor states; one key each."""
         return _act(self.agent, self.params, actors, obs, mask, keys, self.clock)
 
