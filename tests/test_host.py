@@ -18,6 +18,7 @@ from tremble.agent import Agent
 from tremble.criteria import Mean
 from tremble.envs.encoding import UnsupportedSpaceError
 from tremble.envs.gym import EnvironmentFaultError, open_environment
+from tremble.envs.jax_gym import JaxGymEnv
 from tremble.learning_schedule import LearningSchedule
 from tremble.representations import Quantile
 from tremble.settings import SettingsError
@@ -162,7 +163,7 @@ def test_both_loops_make_the_same_run():
     options["learning_rate"] = 1e-3
     inside = tremble.train("pqr", "nchain", steps=steps, **options)
 
-    class Spy(tremble.envs.JaxGymEnv):
+    class Spy(JaxGymEnv):
         rows: list = []  # noqa: RUF012
 
         def step(self, action):
