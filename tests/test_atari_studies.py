@@ -241,7 +241,7 @@ def test_the_report_on_atari(tmp_path):
     fill(atari.STUDY, options, CURVES)
     report = run_study(atari.STUDY, options, quiet()).read_text()
     assert "Protocol `paper`" in report and "**Our runs are 3M frames (750,000 steps of the agent) long**" in report
-    assert "published numbers are at 50M" in report and "not their equals" in report
+    assert "published numbers are at 50M" in report and "cannot be compared directly" in report
     assert "2 of 6 cells have no run yet" in report
     table = [line for line in report.split("### Returns of training")[0].splitlines() if line.startswith("| ")]
     lines = {tuple(cell.strip() for cell in line.split("|")[1:3]): line for line in table}
@@ -397,7 +397,7 @@ def test_the_cost_estimate_adds_up(tmp_path):
         cost_estimate(specs, [], dataclasses.replace(options, choices=options.choices | {"speed": "unknown"}))
     )
     assert "hours: not known; give --set speed=" in unknown
-    with pytest.raises(SettingsError, match="speed is a number"):
+    with pytest.raises(SettingsError, match="speed is a positive number"):
         cost_estimate(specs, [], dataclasses.replace(options, choices=options.choices | {"speed": "fast"}))
 
 

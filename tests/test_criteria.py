@@ -455,9 +455,7 @@ def test_clocks(options: dict[str, str], t: int):
     np.testing.assert_allclose(
         Perturbed(schedule=Schedule("power", **options)).delta(clock), 500 * t**-1.001, rtol=1e-5
     )
-    np.testing.assert_allclose(
-        optimism.coefficient(clock), 50 * np.sqrt(np.log(t) / t), rtol=1e-5
-    )
+    np.testing.assert_allclose(optimism.coefficient(clock), 50 * np.sqrt(np.log(t) / t), rtol=1e-5)
 
 
 def test_schedules_of_criteria():

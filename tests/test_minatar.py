@@ -473,7 +473,7 @@ def test_the_study_judges_by_intervals(tmp_path):
     assert "2.00 [1.75, 2.25]: supported" in report
     assert "*PQR is better than DLTV*: inconclusive on breakout." in report
     assert {p.name for p in tmp_path.iterdir()} == {"curves.png", "curves.svg", "final.csv", "curves.csv"}
-    again = STUDY.recall(tmp_path)
+    again = STUDY.reuse_results(tmp_path)
     assert len(again) == 9
     for (label, seed), career in again.items():
         for name in ("ends", "curve", "returns"):

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from agents import predict_each
 from gymnasium import spaces
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,7 +44,7 @@ from tremble.criteria import (
     make_criterion,
 )
 from tremble.dist import ReturnDist
-from tremble.learn import bootstrap_target, predict_each
+from tremble.learn import bootstrap_target
 from tremble.presets import make
 from tremble.schedules import Schedule
 from tremble.settings import SettingsError, describe, override

@@ -24,7 +24,7 @@ def test_every_shipped_preset_builds_and_predicts(name, domain):
     shape = (5,) if hyperparameter_tables()[domain].network is None else (36, 36, 4)
 
     def first(key):
-        return agent.predict(agent.init(key, shape, 6).params, jax.numpy.ones(shape))
+        return agent.predict(agent.init(key, shape, 6).params, jax.numpy.ones((1, *shape)))[0]
 
     n_atoms = {"Expected": 1, "Categorical": 51, "Implicit": 32, "FullyParameterised": 32}
     n_atoms |= {"Bootstrapped": 10, "NonDecreasing": 32}

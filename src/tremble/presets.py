@@ -6,10 +6,11 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from tremble.agent import Agent, LearningSchedule
+from tremble.agent import Agent
 from tremble.choosers import Chooser
 from tremble.criteria import Criterion, Mean, Optimism, Perturbed, RandomAtom, WorstCase, make_criterion
 from tremble.hyperparameters import Hyperparameters, find_hyperparameters
+from tremble.learning_schedule import LearningSchedule
 from tremble.networks import ConvSpec, MlpSpec
 from tremble.optimisers import Adam, RMSProp
 from tremble.replay import ReplaySpec
@@ -167,6 +168,11 @@ RAINBOW = {"double": True, "dueling": True, "prioritised": True, "n_step": 3}
 """The improvements of Rainbow that are not exploration; its noisy layers are."""
 
 
+# The paper's schedule ablation has five curves: PQR itself and these. It prints no scales for them; ours are 1 for the
+# constant, and DLTV's 50 where DLTV's schedule is imitated.
+_CONSTANT: dict[str, Any] = {"schedule.kind": "const", "delta_0": 1.0}
+_SQRT_LOG: dict[str, Any] = {"schedule.kind": "sqrt_log", "delta_0": 50.0}
+
 PRESETS: dict[str, tuple[str, Callable[[Hyperparameters], Agent]]] = {
     "dqn": (
         "expected return only, epsilon-greedy",
@@ -212,14 +218,12 @@ PRESETS: dict[str, tuple[str, Callable[[Hyperparameters], Agent]]] = {
     "pqr_fqf": ("PQR's criterion on FQF", _perturbed(_fractions, n_bins=32)),
     "pqr_mmd": ("PQR's criterion on MMDQN, its particles sorted", _perturbed(_particles, order="sorted")),
     "pqr_rainbow": ("PQR's criterion in place of Rainbow's noisy layers", _perturbed(_categorical, RAINBOW)),
-    # The paper's schedule ablation has five curves: pqr itself and these. It prints no scales for them; ours are 1 for
-    # the constant, and DLTV's 50 where DLTV's schedule is imitated.
-    "pqr_const": ("ablation: perturbation of constant size", _perturbed(**{"schedule.kind": "const", "delta_0": 1.0})),
+    "pqr_const": ("ablation: perturbation of constant size", _perturbed(**_CONSTANT)),
     "pqr_opt": ("ablation: always the top quantile instead of a random draw", _perturbed(draw_law="top")),
-    "pqr_sqrt_log": ("ablation: size c sqrt(log t / t)", _perturbed(**{"schedule.kind": "sqrt_log", "delta_0": 50.0})),
+    "pqr_sqrt_log": ("ablation: size c sqrt(log t / t)", _perturbed(**_SQRT_LOG)),
     "pqr_sqrt_log_opt": (
         "ablation: size c sqrt(log t / t), always the top quantile",
-        _perturbed(**{"schedule.kind": "sqrt_log", "delta_0": 50.0, "draw_law": "top"}),
+        _perturbed(**_SQRT_LOG, draw_law="top"),
     ),
 }
 """What each named agent is, and how it is built from a table."""
