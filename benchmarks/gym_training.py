@@ -50,6 +50,8 @@ def shares_of(loop: Any) -> dict[str, float]:
     import jax
     import numpy as np
 
+    from tremble.training import compiled_calls
+
     def median(call: Callable[[], Any], n: int = 60) -> float:
         taken = []
         for _ in range(n):
@@ -64,19 +66,18 @@ def shares_of(loop: Any) -> dict[str, float]:
 
     def act() -> Any:
         numbers = np.array([0, t - first, t], np.int32)
-        params = loop._learner[: loop._n_params]
-        return loop._calls.act(loop._agent, params, loop._actors, seen.obs, None, block, numbers, loop._seed)[0]
+        return compiled_calls.act(loop.constants, loop._learner.params, loop._actors, seen.obs, None, block, numbers)[0]
 
     def step() -> None:
         loop.env.send(action)
         loop.env.receive()
 
     _, noise, bits = loop._learn_block(t)
-    batch, _, layout = loop._sample(bits[0], t)
+    batch, _ = loop._sample(bits[0], t)
 
     def update() -> Any:
         numbers = np.array([0, t, 1, 1, 0], np.int32)
-        loop._learner, _ = loop._calls.update(loop._agent, loop._learner, batch, noise, numbers, loop._seed, layout)
+        loop._learner, _ = compiled_calls.update(loop.constants, loop._learner, batch, noise, numbers)
         return loop._learner
 
     return {

@@ -22,7 +22,7 @@ from tremble.envs.jax_gym import JaxGymEnv
 from tremble.learning_schedule import LearningSchedule
 from tremble.representations import Quantile
 from tremble.settings import SettingsError
-from tremble.training import checkpoint
+from tremble.training import checkpoint, compiled_calls
 from tremble.training.checkpoint import CheckpointError
 from tremble.training.gym_loop import GymLoop
 
@@ -441,17 +441,21 @@ def host_loop(**options):
 
 
 @pytest.mark.parametrize("options", [{"update_interval": 4}, {"double": True, "target_update_interval": 30}])
-def test_with_overlap_only_the_actions_are_late(options):
-    """While actions do not depend on parameters, overlap changes nothing; they come from before the newest round."""
+def test_with_async_learning_only_the_actions_are_late(options, monkeypatch):
+    """While actions do not depend on parameters nothing else changes; they come from before the newest round."""
     plain, late = host_loop(**options), host_loop(async_learning=True, **options)
     newest, acted = [], []
-    calls = late._calls
-    late._calls = late._async._calls = calls._replace(
-        act=lambda agent, params, *rest: (acted.append(params), calls.act(agent, params, *rest))[1],
-        regress=lambda agent, params, *rest: (newest.append(params), calls.regress(agent, params, *rest))[1],
+    plain.advance(150)
+    act, regress = compiled_calls.act, compiled_calls.regress_towards
+    monkeypatch.setattr(
+        compiled_calls, "act", lambda run, params, *rest: (acted.append(params), act(run, params, *rest))[1]
     )
-    for loop in (plain, late):
-        loop.advance(150)
+    monkeypatch.setattr(
+        compiled_calls,
+        "regress_towards",
+        lambda run, both, *rest: (newest.append(both[0]), regress(run, both, *rest))[1],
+    )
+    late.advance(150)
     assert plain.updates == late.updates == len(newest)
     for x, y in zip(jax.tree.leaves(plain.learner), jax.tree.leaves(late.learner), strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
@@ -459,11 +463,11 @@ def test_with_overlap_only_the_actions_are_late(options):
     assert len(newest) == len(rounds)
     for t in range(62, 150):
         made = sum(r < t for r in rounds)  # rounds begun before the action at t is chosen
-        np.testing.assert_array_equal(acted[t][0], newest[made - 1][0])
-    assert not np.array_equal(newest[-1][0], newest[-2][0])
+        np.testing.assert_array_equal(acted[t].leaves[0], newest[made - 1].leaves[0])
+    assert not np.array_equal(newest[-1].leaves[0], newest[-2].leaves[0])
 
 
-def test_with_overlap_priorities_come_one_update_later():
+def test_with_async_learning_priorities_come_one_update_later():
     """And only to items that are still there: with so small a memory most are overwritten before."""
     loop = host_loop(async_learning=True, prioritised=True, memory_size=64, update_interval=20)
     given, made = [], []
@@ -481,7 +485,7 @@ def test_with_overlap_priorities_come_one_update_later():
     loop.advance(200)
     assert len(made) == 7 and len(given) == 6, "those of the last batch are still to come"
     for k, (slots, losses) in enumerate(given):
-        (_, drawn, _), count = sampled[k]
+        (_, drawn), count = sampled[k]
         age = (count - 1 - drawn) % 64
         there = age < 64 - 20  # twenty items were inserted until the next update
         np.testing.assert_array_equal(slots, drawn[there])

@@ -5,7 +5,10 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from tremble.training.compiled_calls import Calls, Leaves
+from tremble.networks import Network
+from tremble.training import compiled_calls
+from tremble.training.compiled_calls import Constants, Learner
+from tremble.training.flat import Flat
 
 
 class AsyncLearner:
@@ -15,27 +18,26 @@ class AsyncLearner:
     the bootstrap target, which does not depend on the step before unless the agent is double.
     """
 
-    def __init__(self, calls: Calls, params: Leaves, double: bool):
+    def __init__(self, params: Flat[Network], double: bool):
         """Before the first update."""
         self.late = params
         """The parameters from before the newest round of learning; actions are chosen by them."""
-        self._calls, self._double, self._n = calls, double, len(params)
+        self._double = double
         self._thread = ThreadPoolExecutor(1, "tremble-learner")
 
-    def begin_round(self, learner: Leaves) -> None:
+    def begin_round(self, learner: Learner) -> None:
         """From now on actions are chosen by the parameters before this round."""
-        self.late = learner[: self._n]
+        self.late = learner.params
 
     def update(
-        self, agent: Leaves, learner: Leaves, batch: Any, noise: Any, numbers: Any, seed: Any, layout: Any
-    ) -> tuple[Leaves, Any]:
-        """As `Calls.update`."""
-        n = self._n
-        params, target_params, optimiser = learner[:n], learner[n : 2 * n], learner[2 * n :]
+        self, run: Flat[Constants], learner: Learner, batch: Any, noise: Any, numbers: Any
+    ) -> tuple[Learner, Any]:
+        """As `compiled_calls.update`."""
+        params, target_params, opt_state = learner
         selecting = params if self._double else self.late  # not read otherwise, and the newest would be waited for
-        target, changed = self._calls.aim(agent, selecting, target_params, batch, noise, numbers, seed, layout)
+        target = compiled_calls.compute_target(run, selecting, target_params, batch, noise, numbers)
         step = self._thread.submit(
-            self._calls.regress, agent, params, target_params, optimiser, batch, target, changed, numbers, seed, layout
+            compiled_calls.regress_towards, run, (params, target_params), opt_state, batch, target, numbers
         )
-        params, optimiser, losses = step.result()  # dispatched, not computed
-        return [*params, *target_params, *optimiser], losses
+        params, opt_state, losses = step.result()  # dispatched, not computed
+        return Learner(params, target_params, opt_state), losses

@@ -35,9 +35,11 @@ from tremble.replay import (
 )
 from tremble.replay.frame_store import FrameStore
 from tremble.settings import SettingsError
+from tremble.training import compiled_calls
 from tremble.training.async_learner import AsyncLearner
 from tremble.training.checkpoint import Contents
-from tremble.training.compiled_calls import BLOCK, always_fresh, calls_for, draw_acts, draw_learns, init, look
+from tremble.training.compiled_calls import BLOCK, Constants, Learner, draw_acts, draw_learns
+from tremble.training.flat import Flat
 from tremble.training.loop import Episode, EpisodeCounter, Loop
 from tremble.training.pending_priorities import PendingPriorities
 
@@ -48,7 +50,7 @@ def env_seed(seed: int, stream: RandomStream, *numbers: int) -> int:
 
 
 class GymLoop(Loop):
-    """A run with a Gymnasium environment as a `Loop`. The learner and the actors are kept as lists of leaves."""
+    """A run with a Gymnasium environment as a `Loop`."""
 
     def __init__(
         self,
@@ -85,21 +87,12 @@ class GymLoop(Loop):
 
         # Numbers become arrays once: a Python float would be sent to the device at every call.
         self._arrays = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), agent)
-        self._seed = jnp.asarray(seed, jnp.int32)
-        self.learner = init(self._arrays, jnp.asarray(seed), env.encoder.shape, env.n_actions)
-        self.actors = jax.tree.map(lambda x: jnp.stack([x] * n), agent.init_actor(env.n_actions))
-        self._n_params = len(jax.tree.leaves(self.learner.params))
-        self._agent, agent_structure = jax.tree.flatten(self._arrays)
-        noise = jax.eval_shape(lambda: agent.draw_act(jax.random.key(0), env.n_actions))
-        self._calls = calls_for(
-            agent_structure,
-            self._learner_structure,
-            self._actors_structure,
-            jax.tree.structure(noise),
-            env.frames_per_step,
-        )
-        params = self._learner[: self._n_params]
-        self._async = AsyncLearner(self._calls, params, agent.double) if agent.async_learning else None
+        self._run: Flat[Constants] | None = None
+        state = compiled_calls.init(self._arrays, jnp.asarray(seed), env.encoder.shape, env.n_actions)
+        self._learner = Learner.of(state)
+        actors = jax.tree.map(lambda x: jnp.stack([x] * n), agent.init_actor(env.n_actions))
+        self._actors: Flat[ActorState] = Flat.of(actors)
+        self._async = AsyncLearner(self._learner.params, agent.double) if agent.async_learning else None
         self._priorities = PendingPriorities(lag=1 if agent.async_learning else 0)
         self._act_noise: tuple[int, Any] = (-(10**9), None)
         self._learn_noise: tuple[int, Any] = (-(10**9), None)
@@ -108,32 +101,27 @@ class GymLoop(Loop):
         self._learns_at, self._updates_target_at = agent.learning.learns_at, agent.learning.updates_target_at
         self._start_steps, self._rounds = agent.learning.start_steps, agent.learning.updates_per_round
         self._prioritised, self._rollout = agent.replay.prioritised, agent.replay.rollout
-        self._has_actor_state, self._always_fresh = agent.has_actor_state, always_fresh(agent)
+        self._has_actor_state = agent.has_actor_state
+        self._updates_target_always = compiled_calls.updates_target_always(agent)
 
     @property
     def learner(self) -> LearnerState:
         """Parameters, target parameters and the optimiser's state."""
-        learner: LearnerState = jax.tree.unflatten(self._learner_structure, self._learner)
-        return learner
-
-    @learner.setter
-    def learner(self, learner: LearnerState) -> None:
-        self._learner, self._learner_structure = jax.tree.flatten(learner)
+        return self._learner.state()
 
     @property
     def actors(self) -> ActorState:
         """Actor states, with a leading axis of environments."""
-        actors: ActorState = jax.tree.unflatten(self._actors_structure, self._actors)
-        return actors
+        return self._actors.tree()
 
-    @actors.setter
-    def actors(self, actors: ActorState) -> None:
-        self._actors, self._actors_structure = jax.tree.flatten(actors)
+    def _start_episodes(self, where: Any) -> None:
+        """Mark where the next step is the first of an episode."""
+        self._actors = Flat.of(eqx.tree_at(lambda a: a.episode_start, self.actors, jnp.asarray(where)))
 
     @property
     def params(self) -> Any:
         """The online parameters."""
-        return self.learner.params
+        return self._learner.params.tree()
 
     @property
     def finished(self) -> list[Episode]:
@@ -163,7 +151,8 @@ class GymLoop(Loop):
     @property
     def intact(self) -> bool:
         """False before the first observation, and after an interrupted update, which consumed the learner."""
-        return self.seen is not None and not any(isinstance(x, jax.Array) and x.is_deleted() for x in self._learner)
+        leaves = jax.tree.leaves(self._learner)
+        return self.seen is not None and not any(isinstance(x, jax.Array) and x.is_deleted() for x in leaves)
 
     @property
     def replay(self) -> NumpyReplay | FrameReplay:
@@ -173,6 +162,14 @@ class GymLoop(Loop):
             stacked = self.env.stacked
             self._replay = FrameReplay(*parts, self.env.n_envs, self._replay_file) if stacked else NumpyReplay(*parts)
         return self._replay
+
+    @property
+    def constants(self) -> Flat[Constants]:
+        """What compiled calls get at every step, made once: agent, seed, frames per step and the layout of batches."""
+        if self._run is None:
+            seed = jnp.asarray(self.seed, jnp.int32)
+            self._run = Flat.of(Constants(self._arrays, seed, self.env.frames_per_step, self.replay.layout))
+        return self._run
 
     @property
     def memory(self) -> str:
@@ -227,15 +224,10 @@ class GymLoop(Loop):
         # The number of each environment's transition; not used where the environment only resets.
         numbers = self.t + np.maximum(np.cumsum(~env.resetting) - 1, 0)
         first, block = self._act_block(n)
-        choices, self._actors, drawn = self._calls.act(
-            self._agent,
-            self._async.late if self._async else self._learner[: self._n_params],
-            self._actors,
-            seen.obs,
-            seen.mask,
-            block,
-            np.array([self.episodes, *(numbers - first), *numbers], np.int32),
-            self._seed,
+        params = self._async.late if self._async else self._learner.params
+        counts = np.array([self.episodes, *(numbers - first), *numbers], np.int32)
+        choices, self._actors, drawn = compiled_calls.act(
+            self.constants, params, self._actors, seen.obs, seen.mask, block, counts
         )
         actions, greedy = np.asarray(choices)
         env.send(actions)
@@ -248,7 +240,7 @@ class GymLoop(Loop):
         if self._has_actor_state:
             # Also where the call only reset: its draw belongs to no episode.
             starts = outcome.terminated | outcome.truncated | ~outcome.happened
-            self.actors = eqx.tree_at(lambda a: a.episode_start, self.actors, jnp.asarray(starts))
+            self._start_episodes(starts)
 
     def _store(self, seen: Observation, actions: np.ndarray, outcome: Outcome, greedy: np.ndarray) -> None:
         self._check(outcome.reward, "reward")
@@ -296,32 +288,33 @@ class GymLoop(Loop):
             return
         self.learned = t + 1
         learns = self._learns_at(t)
-        if self._updates_target_at(t) and not (learns and self._always_fresh):
-            n = self._n_params
-            target = self._calls.refresh(self._agent, self._learner[:n], self._learner[n : 2 * n])
-            self._learner = [*self._learner[:n], *target, *self._learner[2 * n :]]
+        if self._updates_target_at(t) and not (learns and self._updates_target_always):
+            params, target_params, opt_state = self._learner
+            self._learner = Learner(
+                params, compiled_calls.move_target(self.constants, params, target_params), opt_state
+            )
         if not learns:
             return
-        dispatch = self._calls.update
+        update: Callable[..., tuple[Learner, Any]] = compiled_calls.update
         if self._async:
             self._async.begin_round(self._learner)
-            dispatch = self._async.update
+            update = self._async.update
         for j in range(self._rounds):
             self._priorities.apply(self.replay)  # before the next sample
             first, noise, bits = self._learn_block(t)
             index = (t - first) * self._rounds + j
-            batch, slots, layout = self._sample(bits[index], t)
+            batch, slots = self._sample(bits[index], t)
             if self.agent.share_noise:
                 noise, index = jax.tree.map(lambda x: x[:, None], drawn), i
             numbers = np.array([index, t, self.updates, self.episodes, j], np.int32)
-            self._learner, losses = dispatch(self._agent, self._learner, batch, noise, numbers, self._seed, layout)
+            self._learner, losses = update(self.constants, self._learner, batch, noise, numbers)
             self.updates += 1
             if self._prioritised:
                 self._priorities.add(slots, losses, self.replay.count)
 
-    def _sample(self, bits: np.ndarray, t: int) -> tuple[Transition | Rows, np.ndarray, np.dtype[Any] | None]:
-        """A batch, its slots in replay, and the layout of its rows if it comes in rows."""
-        return *self.replay.sample_batch(bits, self._importance(t)), self.replay.layout
+    def _sample(self, bits: np.ndarray, t: int) -> tuple[Transition | Rows, np.ndarray]:
+        """A batch and its slots in replay."""
+        return self.replay.sample_batch(bits, self._importance(t))
 
     def _importance(self, t: int) -> float:
         """The exponent of importance weights; not computed without priorities, because this runs at every step."""
@@ -353,7 +346,11 @@ class GymLoop(Loop):
             batch, _ = self.replay.sample(np.asarray(draw_sample(key, learning.batch_size)), self._importance(self.t))
         clock = self.agent.clock(self.t, self.episodes, self.updates, self.frames_per_step)
         clock = jax.tree.map(lambda x: np.int32(x), clock)
-        diagnosis = jax.device_get(look(self._arrays, self.learner, np.int32(self.seed), self.start_obs, batch, clock))
+        diagnosis = jax.device_get(
+            compiled_calls.diagnose_learner(
+                self._arrays, self.learner, np.int32(self.seed), self.start_obs, batch, clock
+            )
+        )
         row: dict[str, Any] = {"step": self.t}
         row |= {name: float(value) for name, value in diagnosis.numbers.items()}
         row |= self._counter.row()
@@ -385,7 +382,7 @@ class GymLoop(Loop):
         if seen.mask is not None:
             trees["env"]["mask"] = seen.mask
         if self._async:
-            trees["late"] = jax.device_get(self._async.late)
+            trees["late"] = jax.device_get(self._async.late.tree())
         if waiting := self._priorities.state():
             trees["unranked"] = waiting
         facts: dict[str, Any] = {
@@ -407,11 +404,11 @@ class GymLoop(Loop):
     def load(self, contents: Contents) -> bool:
         """Continue from a saved state; false if the environment could not be restored and starts new episodes."""
         facts, env = contents.meta["facts"], contents.group("env")
-        self.learner = jax.tree.map(jnp.asarray, contents.tree("learner", self.learner))
+        self._learner = Learner.of(jax.tree.map(jnp.asarray, contents.tree("learner", self.learner)))
         if self._async:
-            self._async.late = jax.tree.map(jnp.asarray, contents.tree("late", self._async.late))
+            self._async.late = Flat.of(jax.tree.map(jnp.asarray, contents.tree("late", self._async.late.tree())))
         self._priorities.load(contents.group("unranked"))
-        self.actors = jax.tree.map(jnp.asarray, contents.tree("actors", self.actors))
+        self._actors = Flat.of(jax.tree.map(jnp.asarray, contents.tree("actors", self.actors)))
         self.t, self.episodes, self.updates = facts["t"], facts["episodes"], facts["updates"]
         self.learned = facts["learned"]
         self._recent_steps, self._recent_greedy = facts["recent_steps"], facts["recent_greedy"]
@@ -436,7 +433,7 @@ class GymLoop(Loop):
         for i in range(n):
             self.accumulator.drop(i)
         self._counter.restart()
-        self.actors = eqx.tree_at(lambda a: a.episode_start, self.actors, jnp.ones(n, bool))
+        self._start_episodes(np.ones(n, bool))
 
     def _check(self, numbers: np.ndarray, what: str) -> None:
         if numbers.dtype != np.uint8 and not np.isfinite(numbers).all():
