@@ -18,7 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.stats
 
-from tremble.core import Clock, Criterion
+from tremble.core import Clock
+from tremble.criteria import Criterion
 from tremble.dist import ReturnDist
 
 GAMMA = 0.8

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import jax
 import jax.numpy as jnp
 import numpy as np
-from agents import batch_losses, predict_each
+from agent_helpers import batch_losses, predict_each
 from fork import STATES, Findings, Fork, Memory, clear_choice, findings
 from grid_axes import AXES, PROGRAM, Point, all_points, name_of
 from grid_learning import FAINT, START, STEPS, TINY, distributional, fitting, judge, keep_noise_apart, small

@@ -17,18 +17,18 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from agents import batch_losses, predict_each
+from agent_helpers import batch_losses, predict_each
 from fork import GAMMA, STATES, SURE, Findings, Memory, clear_choice, findings
 from grid_axes import AXES, Point
 
 from tremble.agent import Agent, LearnerState
-from tremble.core import Clock, Representation, Transition
+from tremble.core import Clock, Transition
 from tremble.criteria import make_criterion
 from tremble.learn import bootstrap_target, learn
 from tremble.networks import noisy
 from tremble.presets import make
 from tremble.replay import Accumulator, NumpyReplay, ReplaySpec
-from tremble.representations import make_representation
+from tremble.representations import Representation, make_representation
 from tremble.settings import describe, override
 
 STEPS, START = 1_200, 400

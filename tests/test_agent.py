@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from agents import flat_agent, predict_one
+from agent_helpers import flat_agent, predict_one
 
 from tremble.choosers import Chooser
 from tremble.core import Clock

@@ -452,9 +452,8 @@ UNITS = [
 @pytest.mark.parametrize(("options", "t"), UNITS)
 def test_clocks(options: dict[str, str], t: int):
     clock = Clock(transitions=99, updates=49, episodes=9, frames=399, start_transitions=60)
-    np.testing.assert_allclose(
-        Perturbed(schedule=Schedule("power", **options)).delta(clock), 500 * t**-1.001, rtol=1e-5
-    )
+    perturbed, optimism = Perturbed(schedule=Schedule(**options)), Optimism(schedule=Schedule("sqrt_log", **options))
+    np.testing.assert_allclose(perturbed.delta(clock), 500 * t**-1.001, rtol=1e-5)
     np.testing.assert_allclose(optimism.coefficient(clock), 50 * np.sqrt(np.log(t) / t), rtol=1e-5)
 
 

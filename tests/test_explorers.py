@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
-from agents import batch_losses, flat_agent, predict_each, predict_one
+from agent_helpers import batch_losses, flat_agent, predict_each, predict_one
 from gymnasium import spaces
 
 import tremble

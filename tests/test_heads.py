@@ -95,8 +95,7 @@ def test_a_criterion_is_compared_beside_equal_settings():
             "optimiser",
             "network",
             "replay",
-            "start_steps",
-            "target_update_interval",
+            "learning",
             "stream_width",
             "gamma",
         ):

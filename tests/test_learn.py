@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from agents import batch_losses, flat_agent, predict_each, predict_one
+from agent_helpers import batch_losses, flat_agent, predict_each, predict_one
 
 import tremble
 import tremble.learn

@@ -15,6 +15,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import tremble
+from tremble.envs.jax_gym import JaxGymEnv
 from tremble.hyperparameters import default_hyperparameters
 from tremble.presets import make
 from tremble.settings import SettingsError, override
@@ -380,7 +381,7 @@ def test_gymnasium_finds_nothing_to_complain_about():
     with pytest.raises(SettingsError, match="there is no setting 'stickyness'; did you mean 'sticky'"):
         gymnasium.make("tremble/MinAtar-Breakout-v0", stickyness=1.0)
     with pytest.raises(SettingsError, match="NChain cannot be rendered"):
-        tremble.envs.JaxGymEnv(tremble.worlds.NChain(), render_mode="rgb_array")
+        JaxGymEnv(tremble.worlds.NChain(), render_mode="rgb_array")
 
 
 def test_the_column_goes_with_the_names():
@@ -418,7 +419,7 @@ def test_replay_holds_truths_and_is_written_in_place():
 def test_both_loops_make_the_same_run():
     inside = tremble.train("pqr", "minatar/breakout", steps=400, **SMALL)
 
-    class Spy(tremble.envs.JaxGymEnv):
+    class Spy(JaxGymEnv):
         rows: list = []  # noqa: RUF012
 
         def step(self, action):
@@ -451,7 +452,7 @@ def test_a_run_of_the_study_is_kept_with_its_final_evaluation(tmp_path):
     assert career.returns.shape == (100,) and career.curve.shape == (40,)
     assert not (tmp_path / "seed-0003" / "checkpoints").exists()
     again = tremble.evaluate(
-        tremble.load(tmp_path / "seed-0003"), lambda: tremble.envs.JaxGymEnv(minatar("breakout")), seed=1_000_003
+        tremble.load(tmp_path / "seed-0003"), lambda: JaxGymEnv(minatar("breakout")), seed=1_000_003
     )
     np.testing.assert_array_equal(again.returns, career.returns)
 

@@ -13,7 +13,7 @@ import pytest
 import rlax
 import scipy.integrate
 import scipy.stats
-from agents import batch_losses, flat_agent, predict_each, predict_one
+from agent_helpers import batch_losses, flat_agent, predict_each, predict_one
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,7 +23,7 @@ from tremble.criteria import Mean, Perturbed
 from tremble.dist import ReturnDist
 from tremble.learn import bootstrap_target, learn, update_target
 from tremble.losses import categorical_cross_entropy, project, quantile_huber, share_outside, squared_mmd
-from tremble.networks import ImplicitHead, MlpSpec, NoisyLinear
+from tremble.networks import ImplicitHead, Mlp, MlpSpec, Network, NoisyLinear
 from tremble.optimisers import Adam
 from tremble.representations import Categorical, Expected, FullyParameterised, Implicit, Particles, Quantile
 from tremble.representations.quantile import increasing

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from agents import predict_each
+from agent_helpers import predict_each
 from gymnasium import spaces
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,10 +26,11 @@ from scipy.stats import beta, norm, uniform
 
 import tremble
 from tremble.cli import main as cli
-from tremble.core import Clock, Criterion, Transition
+from tremble.core import Clock, Transition
 from tremble.criteria import (
     CPW,
     CRITERIA,
+    Criterion,
     CustomDistortion,
     CVaR,
     Distortion,

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import numpy as np
 import pytest
-from agents import flat_agent
+from agent_helpers import flat_agent
 
 from tremble.choosers import Chooser
 from tremble.criteria import CVaR, Mean, Perturbed
