@@ -38,10 +38,12 @@ def preset_names() -> list[str]:
 
 def preset(name: str, domain: str = "control") -> Any:
     """A preset with the common column and sizes."""
-    from tremble.presets import PRESETS
+    from tremble.hyperparameters import register_hyperparameters
+    from tremble.presets import make
     from tremble.settings import describe, override
 
-    agent = PRESETS[name][1](settings(domain, **COMMON))
+    register_hyperparameters("benchmark", settings(domain, **COMMON))
+    agent = make(name, "benchmark")
     known = {path.rsplit(".", 1)[-1] for path in describe(agent)}
     return override(agent, {key: value for key, value in SIZES.items() if key in known})
 

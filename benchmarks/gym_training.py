@@ -32,10 +32,12 @@ def tremble_gym(
 ) -> Contender:
     """QR-DQN (or another agent) by the loop behind `tremble.train`; a turn is ``steps`` steps, each with an update."""
     from tremble.envs.gym import open_environment
-    from tremble.presets import PRESETS
+    from tremble.hyperparameters import register_hyperparameters
+    from tremble.presets import make
     from tremble.training.gym_loop import GymLoop
 
-    agent = PRESETS[agent_name][1](settings(domain, **changes))
+    register_hyperparameters("benchmark", settings(domain, **changes))
+    agent = make(agent_name, "benchmark")
     loop = GymLoop(agent, open_environment(env), seed, 10**6)
     begin = time.perf_counter()
     loop.advance(START + warm_up)

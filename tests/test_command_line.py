@@ -47,6 +47,21 @@ def test_list(said):
     assert "criterion.delta_0" in said("list", "--settings", "pqr")
 
 
+def test_list_explains_a_value(said):
+    text = said("list", "--settings", "pqr", "--explain", "learning_rate")
+    assert "optimiser.learning_rate of pqr (nchain)" in text
+    assert [line.split("│")[1].strip() for line in text.splitlines() if "│" in line] == ["default", "table"]
+    arguments = ("--hyperparameters", "atari", "--protocol", "dqn_zoo", "--set", "learning_rate=0.5")
+    text = said("list", "--settings", "rainbow", "--explain", "learning_rate", *arguments)
+    shown = [[cell.strip() for cell in line.split("│")[1:4]] for line in text.splitlines() if "│" in line]
+    assert shown == [
+        ["default", "5e-05", "Adam"],
+        ["table", "5e-05", "atari under dqn_zoo"],
+        ["published", "6.25e-05", "google-deepmind/dqn_zoo: dqn_zoo/rainbow/run_atari.py"],
+        ["yours", "0.5", "learning_rate=0.5"],
+    ]
+
+
 def test_protocols(said):
     text = said("protocols")
     assert all(word in text for word in ("paper", "dqn_zoo", "dopamine", "≠ sticky_probability", "  cap_frames"))
@@ -83,6 +98,9 @@ def test_doctor_of_atari(tmp_path):
         (["train", "pqr", "--env", "CartPole-v1", "--hyperparameters", "contrl"], "did you mean 'control'"),
         (["resume", "nothing"], "no run to resume"),
         (["evaluate", "nothing"], "no weights"),
+        (["list", "--settings", "pqr", "--explain", "learning_rte"], "did you mean 'learning_rate'"),
+        (["list", "--explain", "learning_rate"], "--explain needs an agent"),
+        (["list", "--settings", "pqr", "--protocol", "paper"], "'nchain' has none"),
         (["study", "nchain-count"], "did you mean 'nchain-counts'"),
         (["study", "nchain-counts", "--report-only"], "no finished runs"),
     ],

@@ -1,4 +1,4 @@
-"""Settings by name, presets, and the paper's columns."""
+"""Settings by name, presets and their layers, and the paper's tables."""
 
 import csv
 from pathlib import Path
@@ -10,7 +10,7 @@ import pytest
 import tremble
 from tremble.criteria import CRITERIA, Mean
 from tremble.hyperparameters import hyperparameter_tables
-from tremble.presets import PRESETS, make
+from tremble.presets import PRESETS, make, resolve
 from tremble.representations import Categorical, Implicit, Particles
 from tremble.settings import SettingsError, describe, override, parse_assignments
 
@@ -34,7 +34,7 @@ def test_every_shipped_preset_builds_and_predicts(name, domain):
         np.testing.assert_allclose(jax.jit(first)(jax.random.key(0)).weights.sum(-1), 1.0, rtol=1e-5)
 
 
-def test_columns_are_the_papers_table():
+def test_tables_are_the_papers():
     with (REFERENCES / "hyperparameters.csv").open() as file:
         table = {row["name"]: row for row in csv.DictReader(file)}
     renamed = {"epsilon_train_end": "epsilon_end"}
@@ -44,8 +44,8 @@ def test_columns_are_the_papers_table():
         if name in ours:
             continue
         for domain in ("nchain", "lunarlander", "atari"):
-            column = hyperparameter_tables()[domain]
-            assert float(row[domain]) == float(getattr(column, renamed.get(name, name))), (name, domain)
+            ours_of_domain = hyperparameter_tables()[domain]
+            assert float(row[domain]) == float(getattr(ours_of_domain, renamed.get(name, name))), (name, domain)
             compared += 1
     assert compared == 39
 
@@ -67,6 +67,69 @@ def test_quantiles_size_head_and_perturbation_together():
     assert make("pqr", batch_size=10).optimiser.adam_epsilon == 0.001
 
 
+@pytest.mark.parametrize("name", PRESETS)
+def test_the_last_layer_of_a_trace_is_the_value_in_force(name):
+    order = ["default", "table", "preset", "published", "yours"]
+    protocols = {"atari": [None, "paper", "dqn_zoo", "dopamine"]}
+    for table in hyperparameter_tables():
+        for protocol in protocols.get(table, [None]):
+            agent, trace = resolve(name, table, protocol, {"learning_rate": 3e-4})
+            assert {path: said[-1].value for path, said in trace.items()} == describe(agent), (table, protocol)
+            assert trace["optimiser.learning_rate"][-1].layer == "yours"
+            for said in trace.values():
+                places = [order.index(one.layer) for one in said]
+                assert places == sorted(places) and said[0].source
+
+
+def layers(trace, setting):
+    return [(one.layer, one.value) for one in trace[setting]]
+
+
+def test_a_trace_names_every_layer_in_order():
+    _, trace = resolve("rainbow", "atari", "dqn_zoo", {"learning_rate": 1e-3})
+    rate = trace["optimiser.learning_rate"]
+    assert [(one.layer, one.value) for one in rate] == [
+        ("default", 5e-5),
+        ("table", 5e-5),
+        ("published", 6.25e-5),
+        ("yours", 1e-3),
+    ]
+    assert [one.source for one in rate] == [
+        "Adam",
+        "atari under dqn_zoo",
+        "google-deepmind/dqn_zoo: dqn_zoo/rainbow/run_atari.py",
+        "learning_rate=0.001",
+    ]
+    assert layers(trace, "replay.n_step") == [("default", 1), ("preset", 3), ("published", 3)]
+
+
+def test_what_follows_from_an_entry_of_the_table_follows():
+    _, trace = resolve("pqr", changes={"batch_size": 10, "n_quantiles": 32})
+    assert layers(trace, "optimiser.adam_epsilon") == [("default", 1e-8), ("table", 0.01 / 64), ("table", 0.001)]
+    assert trace["optimiser.adam_epsilon"][-1].source == "nchain, with batch_size=10"
+    assert layers(trace, "criterion.n_bins")[-1] == ("table", 32)
+    _, trace = resolve("pqr_iqn", changes={"n_quantiles": 64})
+    assert layers(trace, "criterion.n_bins")[-2:] == [("table", 64), ("preset", 32)], "the preset knows better"
+    agent = make("qrdqn", "atari", "dqn_zoo")  # published with 201 quantiles
+    assert agent.representation.n_quantiles == 201
+    assert make("pqr_mmd", n_quantiles=7).representation.n_particles == 7
+    assert describe(make("dqn", n_quantiles=7)) == describe(make("dqn")), "accepted where nothing depends on it"
+    assert make("quota", epsilon_decay_steps=300).representation.option_epsilon_decay_steps == 3000.0
+
+
+def test_a_part_in_place_of_the_presets():
+    agent, trace = resolve("qrdqn", changes={"criterion": "cvar", "eta": 0.1, "optimiser": "rmsprop"})
+    assert layers(trace, "criterion.eta")[-1] == ("yours", 0.1) and "criterion.delta_0" not in trace
+    assert trace["optimiser.rms_decay"][-1].source == "optimiser=rmsprop"
+    assert type(agent.optimiser).__name__ == "RMSProp"
+    _, trace = resolve("qrdqn", changes={"criterion": "pqr"})
+    assert layers(trace, "criterion.delta_0") == [("yours", 500.0), ("table", 500.0)]
+    with pytest.raises(SettingsError, match="there is no optimiser 'adan'; did you mean 'adam'"):
+        make("pqr", optimiser="adan")
+    with pytest.raises(SettingsError, match="is no optimiser"):
+        make("pqr", optimiser=3)
+
+
 @pytest.mark.parametrize(
     "changes, message",
     [
@@ -76,10 +139,14 @@ def test_quantiles_size_head_and_perturbation_together():
         ({"start_steps": 2.5}, "whole number"),
         ({"gamma": "high"}, "must be a number"),
         ({"kapa": 1}, "did you mean 'kappa'"),
+        ({"batch_size": "many"}, "whole number"),
+        ({"batch_size": 0}, "at least 1"),
+        ({"n_quantiles": "few"}, "whole number"),
+        ({"support": [0, 1]}, "there is no setting 'support'"),
     ],
 )
 def test_wrong_settings_say_what_is_right(changes, message):
-    with pytest.raises(SettingsError, match=message):
+    with pytest.raises(ValueError, match=message):  # SettingsError, or the agent's own check
         make("pqr", **changes)
 
 
@@ -88,8 +155,9 @@ def test_unknown_names_suggest_the_nearest():
         make("qrdqnn")
     with pytest.raises(SettingsError, match="hyperparameters for 'pong'"):
         make("pqr", "pong")
-    with pytest.raises(SettingsError, match="there is no setting 'delta_0'"):
-        make("qrdqn", delta_0=3)
+    for entry in ("delta_0", "beta", "c"):
+        with pytest.raises(SettingsError, match=f"there is no setting '{entry}'"):  # the table has it, the agent not
+            make("qrdqn", **{entry: 3})
 
 
 def test_assignments_from_the_command_line():

@@ -53,6 +53,8 @@ class Hyperparameters:
     """Further settings of the agent, by name."""
     published: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Settings that single agents were published with, or need here, where they differ from the table."""
+    sources: dict[str, str] = field(default_factory=dict)
+    """Where the settings in ``published`` were read, by agent."""
     with_protocol: Callable[[str], Hyperparameters] | None = None
     """The table under a named protocol; None where there are no protocols."""
 

@@ -1,232 +1,211 @@
-"""Named agents as values."""
+"""Named agents as data, and the one way in which a setting of an agent gets its value.
+
+`resolve` applies five layers, each of which may change what the ones before it set:
+
+1. ``default``: what the agent's parts (representation, criterion, optimiser, ...) are made with;
+2. ``table``: the hyperparameters of a domain, on Atari under a protocol;
+3. ``preset``: what the named agent sets itself;
+4. ``published``: what this agent was published with, where that differs from the table;
+5. ``yours``: the changes of the caller.
+
+It returns the agent and the trace of all layers. This module is data until `resolve` is called, so that agents can be
+listed without JAX.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
 
-from tremble.agent import Agent
-from tremble.choosers import Chooser
-from tremble.criteria import Criterion, Mean, Optimism, Perturbed, RandomAtom, WorstCase, make_criterion
 from tremble.hyperparameters import Hyperparameters, find_hyperparameters
-from tremble.learning_schedule import LearningSchedule
-from tremble.networks import ConvSpec, MlpSpec
-from tremble.optimisers import Adam, RMSProp
-from tremble.replay import ReplaySpec
-from tremble.representations import (
-    Bootstrapped,
-    Categorical,
-    Expected,
-    FullyParameterised,
-    Implicit,
-    NonDecreasing,
-    Particles,
-    Quantile,
-    QuantileOptions,
-    Representation,
-    make_representation,
-)
-from tremble.settings import SettingsError, nearest, override
+from tremble.settings import SettingsError, describe, full_name, nearest, override, reference
+
+if TYPE_CHECKING:
+    from tremble.agent import Agent
 
 
-def _epsilon_greedy(table: Hyperparameters) -> Chooser:
-    return Chooser(
-        table.epsilon_start,
-        table.epsilon_end,
-        float(table.epsilon_decay_steps),
-        epsilon_origin=table.epsilon_origin,
-    )
+@dataclass(frozen=True)
+class Preset:
+    """A named agent: its parts by name, and what it sets differently from them and from the table."""
 
-
-def _network(table: Hyperparameters) -> MlpSpec | ConvSpec:
-    widths = tuple(table.widths)
-    return MlpSpec(widths) if table.network is None else dataclasses.replace(table.network, widths=widths)
-
-
-def _agent(table: Hyperparameters, **parts: Any) -> Agent:
-    """The settings all agents of a table share."""
-    agent = Agent(
-        **({"representation": Quantile(table.n_quantiles, table.kappa)} | parts),
-        network=_network(table),
-        optimiser=Adam(table.learning_rate, 0.01 / table.batch_size),
-        gamma=table.gamma,
-        learning=LearningSchedule(
-            batch_size=table.batch_size,
-            start_steps=table.start_steps,
-            update_interval=table.update_interval,
-            target_update_interval=table.target_update_interval,
-        ),
-        memory_size=table.memory_size,
-    )
-    return override(agent, table.settings)
-
-
-def _with_table_values(table: Hyperparameters, criterion: Criterion) -> Criterion:
-    """The criterion with the table's values, where the table has a row for it."""
-    match criterion:
-        case Perturbed():
-            rows = {"delta_0": table.delta_0, "beta": table.beta, "n_bins": table.n_quantiles}
-        case WorstCase():
-            rows = {"delta_0": table.delta_0}
-        case Optimism():
-            rows = {"c": table.c}
-        case _:
-            rows = {}
-    return make_criterion(criterion, **rows)
-
-
-def _optimist(criterion: str) -> Callable[[Hyperparameters], Agent]:
-    return lambda table: _agent(table, criterion=_with_table_values(table, make_criterion(criterion)))
-
-
-def _greedy(
-    representation: Callable[[Hyperparameters], Representation], epsilon: bool = True, **changes: Any
-) -> Callable[[Hyperparameters], Agent]:
-    """Risk-neutral on a representation, with some settings changed."""
-
-    def build(table: Hyperparameters) -> Agent:
-        chooser = _epsilon_greedy(table) if epsilon else Chooser()
-        return override(_agent(table, representation=representation(table), criterion=Mean(), chooser=chooser), changes)
-
-    return build
-
-
-def _perturbed(
-    representation: Callable[[Hyperparameters], Representation] | None = None,
-    changes: dict[str, Any] | None = None,
-    **fields: Any,
-) -> Callable[[Hyperparameters], Agent]:
-    """PQR's criterion on a representation; ``fields`` are the criterion's."""
-
-    def build(table: Hyperparameters) -> Agent:
-        criterion = make_criterion(_with_table_values(table, Perturbed()), **fields)
-        parts = {} if representation is None else {"representation": representation(table)}
-        return override(_agent(table, criterion=criterion, **parts), changes or {})
-
-    return build
-
-
-def _expected(table: Hyperparameters) -> Representation:
-    return Expected(table.kappa)
-
-
-def _categorical(table: Hyperparameters) -> Representation:
-    return Categorical(*table.support)
-
-
-def _implicit(table: Hyperparameters) -> Representation:
-    return Implicit(kappa=table.kappa)
-
-
-def _midpoints(table: Hyperparameters) -> Representation:
-    return Implicit(kappa=table.kappa, choose_levels="midpoints")
-
-
-def _fractions(table: Hyperparameters) -> Representation:
-    return FullyParameterised(kappa=table.kappa)
-
-
-def _particles(table: Hyperparameters) -> Representation:
-    return Particles(table.n_quantiles)
-
-
-def _non_decreasing(table: Hyperparameters) -> Representation:
-    return NonDecreasing(kappa=table.kappa, c=table.c)
-
-
-def _options(table: Hyperparameters) -> QuantileOptions:
-    """The choice of options stays random ten times as long as that of actions, as published."""
-    return QuantileOptions(
-        Quantile(table.n_quantiles, table.kappa), option_epsilon_decay_steps=10.0 * table.epsilon_decay_steps
-    )
-
-
-def _bootstrapped(table: Hyperparameters) -> Agent:
-    """An ensemble of which one head is followed for an episode; each bootstraps by its own action."""
-    return dataclasses.replace(
-        _agent(table, representation=Bootstrapped(kappa=table.kappa), criterion=RandomAtom()),
-        criterion_for="behaviour",
-        resample_noise_every="episode",
-        double=True,
-    )
-
-
-def _on_policy(table: Hyperparameters) -> Agent:
-    """QUOTA as published: rollouts of 5 steps in 16 environments, no memory, and the optimiser of its code."""
-    agent = _agent(table, representation=_options(table), criterion=Mean(), chooser=_epsilon_greedy(table))
-    return dataclasses.replace(
-        agent,
-        optimiser=RMSProp(1e-4, 0.99, 1e-5, max_grad_norm=5.0),
-        replay=ReplaySpec(n_step=5, rollout=5),
-        double=False,
-        learning=LearningSchedule(start_steps=0, target_update_interval=max(table.target_update_interval, 16 * 5)),
-    ).fitted_to(16)
+    representation: str = "quantile"
+    criterion: str = "mean"
+    optimiser: str = "adam"
+    epsilon_greedy: bool = False
+    """Whether it takes epsilon from the table; agents that explore otherwise have epsilon 0."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Settings by name; a function is called with the table."""
 
 
 RAINBOW = {"double": True, "dueling": True, "prioritised": True, "n_step": 3}
 """The improvements of Rainbow that are not exploration; its noisy layers are."""
+_ROLLOUT, _ENVS = 5, 16
+"""QUOTA as published: steps of a rollout, and environments."""
+_ON_POLICY: dict[str, Any] = {
+    "learning_rate": 1e-4,
+    "rms_decay": 0.99,
+    "rms_epsilon": 1e-5,
+    "max_grad_norm": 5.0,
+    "decay_updates": 0,
+    "double": False,
+    "updates_per_round": 1,
+    "n_step": _ROLLOUT,
+    "rollout": _ROLLOUT,
+    "start_steps": 0,
+    **dict.fromkeys(("batch_size", "memory_size", "update_interval"), _ROLLOUT * _ENVS),
+    "target_update_interval": lambda table: max(table.target_update_interval, _ROLLOUT * _ENVS),
+}
 
 
-# The paper's schedule ablation has five curves: PQR itself and these. It prints no scales for them; ours are 1 for the
-# constant, and DLTV's 50 where DLTV's schedule is imitated.
-_CONSTANT: dict[str, Any] = {"schedule.kind": "const", "delta_0": 1.0}
-_SQRT_LOG: dict[str, Any] = {"schedule.kind": "sqrt_log", "delta_0": 50.0}
-
-PRESETS: dict[str, tuple[str, Callable[[Hyperparameters], Agent]]] = {
-    "dqn": (
-        "expected return only, epsilon-greedy",
-        _greedy(_expected),
+PRESETS: dict[str, tuple[str, Preset]] = {
+    "dqn": ("expected return only, epsilon-greedy", Preset("expected", epsilon_greedy=True)),
+    "double_dqn": (
+        "DQN that selects with the online parameters",
+        Preset("expected", epsilon_greedy=True, settings={"double": True}),
     ),
-    "double_dqn": ("DQN that selects with the online parameters", _greedy(_expected, double=True)),
     "prioritised_dqn": (
         "double DQN with prioritised replay",
-        _greedy(_expected, double=True, prioritised=True),
+        Preset("expected", epsilon_greedy=True, settings={"double": True, "prioritised": True}),
     ),
-    "c51": ("probabilities on a fixed support, epsilon-greedy", _greedy(_categorical)),
-    "qrdqn": (
-        "quantile regression, epsilon-greedy: the baseline",
-        lambda table: _agent(table, criterion=Mean(), chooser=_epsilon_greedy(table)),
-    ),
-    "iqn": ("quantiles at sampled levels, epsilon-greedy", _greedy(_implicit)),
-    "fqf": ("quantiles at learned levels, epsilon-greedy", _greedy(_fractions)),
-    "mmd": ("particles matched by all moments at once, epsilon-greedy", _greedy(_particles)),
+    "c51": ("probabilities on a fixed support, epsilon-greedy", Preset("categorical", epsilon_greedy=True)),
+    "qrdqn": ("quantile regression, epsilon-greedy: the baseline", Preset(epsilon_greedy=True)),
+    "iqn": ("quantiles at sampled levels, epsilon-greedy", Preset("implicit", epsilon_greedy=True)),
+    "fqf": ("quantiles at learned levels, epsilon-greedy", Preset("fully_parameterised", epsilon_greedy=True)),
+    "mmd": ("particles matched by all moments at once, epsilon-greedy", Preset("particles", epsilon_greedy=True)),
     "rainbow": (
         "C51, double, dueling, noisy, prioritised, 3 steps: as DQN Zoo",
-        _greedy(_categorical, epsilon=False, noisy=True, **RAINBOW),
+        Preset("categorical", settings={"noisy": True} | RAINBOW),
     ),
     "rainbow_dopamine": (
         "C51, prioritised, 3 steps, epsilon-greedy: as Dopamine",
-        _greedy(_categorical, prioritised=True, n_step=3),
+        Preset("categorical", epsilon_greedy=True, settings={"prioritised": True, "n_step": 3}),
     ),
-    "bootstrapped_dqn": ("ten heads with random priors, one followed per episode", _bootstrapped),
-    "quota": ("quantile regression, options that act by a part of the quantiles", _greedy(_options)),
-    "quota_onpolicy": ("QUOTA as published: 16 environments, rollouts of 5 steps, no replay", _on_policy),
-    "ndqfn": (
-        "quantile function that cannot decrease, bonus for what is new",
-        _greedy(_non_decreasing, epsilon=False),
+    "bootstrapped_dqn": (
+        "ten heads with random priors, one followed per episode",
+        # Each head bootstraps by its own action.
+        Preset(
+            "bootstrapped",
+            "random_atom",
+            settings={"criterion_for": "behaviour", "resample_noise_every": "episode", "double": True},
+        ),
     ),
-    "dltv": ("quantile regression, optimistic bonus c_t sigma_+", _optimist("dltv")),
-    "p_dltv": ("DLTV with its bonus times a normal number", _optimist("p_dltv")),
-    "pqr": ("quantile regression, randomly re-weighted quantiles: the paper's method", _perturbed()),
+    "quota": (
+        "quantile regression, options that act by a part of the quantiles",
+        Preset("options", epsilon_greedy=True),
+    ),
+    "quota_onpolicy": (
+        "QUOTA as published: 16 environments, rollouts of 5 steps, no replay",
+        Preset("options", optimiser="rmsprop", epsilon_greedy=True, settings=_ON_POLICY),
+    ),
+    "ndqfn": ("quantile function that cannot decrease, bonus for what is new", Preset("non_decreasing")),
+    "dltv": ("quantile regression, optimistic bonus c_t sigma_+", Preset(criterion="dltv")),
+    "p_dltv": ("DLTV with its bonus times a normal number", Preset(criterion="p_dltv")),
+    "pqr": ("quantile regression, randomly re-weighted quantiles: the paper's method", Preset(criterion="pqr")),
     # The paper's closing claim is that its criterion suits any distributional agent.
-    "pqr_c51": ("PQR's criterion on C51", _perturbed(_categorical)),
+    "pqr_c51": ("PQR's criterion on C51", Preset("categorical", "pqr")),
     "pqr_iqn": (
         "PQR's criterion on IQN, whose actions are chosen at evenly spaced levels",
-        _perturbed(_midpoints, n_bins=32),
+        Preset("implicit", "pqr", settings={"choose_levels": "midpoints", "n_bins": 32}),
     ),
-    "pqr_fqf": ("PQR's criterion on FQF", _perturbed(_fractions, n_bins=32)),
-    "pqr_mmd": ("PQR's criterion on MMDQN, its particles sorted", _perturbed(_particles, order="sorted")),
-    "pqr_rainbow": ("PQR's criterion in place of Rainbow's noisy layers", _perturbed(_categorical, RAINBOW)),
-    "pqr_const": ("ablation: perturbation of constant size", _perturbed(**_CONSTANT)),
-    "pqr_opt": ("ablation: always the top quantile instead of a random draw", _perturbed(draw_law="top")),
-    "pqr_sqrt_log": ("ablation: size c sqrt(log t / t)", _perturbed(**_SQRT_LOG)),
+    "pqr_fqf": ("PQR's criterion on FQF", Preset("fully_parameterised", "pqr", settings={"n_bins": 32})),
+    "pqr_mmd": (
+        "PQR's criterion on MMDQN, its particles sorted",
+        Preset("particles", "pqr", settings={"criterion.order": "sorted"}),
+    ),
+    "pqr_rainbow": (
+        "PQR's criterion in place of Rainbow's noisy layers",
+        Preset("categorical", "pqr", settings=RAINBOW),
+    ),
+    # The paper's schedule ablation has five curves: pqr itself and these. It prints no scales for them; ours are 1 for
+    # the constant, and DLTV's 50 where DLTV's schedule is imitated.
+    "pqr_const": (
+        "ablation: perturbation of constant size",
+        Preset(criterion="pqr", settings={"criterion.schedule.kind": "const", "delta_0": 1.0}),
+    ),
+    "pqr_opt": (
+        "ablation: always the top quantile instead of a random draw",
+        Preset(criterion="pqr", settings={"draw_law": "top"}),
+    ),
+    "pqr_sqrt_log": (
+        "ablation: size c sqrt(log t / t)",
+        Preset(criterion="pqr", settings={"criterion.schedule.kind": "sqrt_log", "delta_0": 50.0}),
+    ),
     "pqr_sqrt_log_opt": (
         "ablation: size c sqrt(log t / t), always the top quantile",
-        _perturbed(**_SQRT_LOG, draw_law="top"),
+        Preset(
+            criterion="pqr",
+            settings={"criterion.schedule.kind": "sqrt_log", "delta_0": 50.0, "draw_law": "top"},
+        ),
     ),
 }
-"""What each named agent is, and how it is built from a table."""
+"""One line about each named agent, and what it is made of."""
+
+
+Layer = Literal["default", "table", "preset", "published", "yours"]
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """One layer that gave a setting its value."""
+
+    layer: Layer
+    source: str
+    """The part, the table, the preset, the publication, or the argument that the value comes from."""
+    value: Any
+    """As `describe` shows it."""
+
+
+Trace = dict[str, list[Assignment]]
+"""For every setting of an agent, by its full name, what set it; the last one is in force."""
+
+
+_PARTS = ("representation", "criterion", "optimiser")
+"""Parts of an agent that a layer may replace as a whole, before it changes settings."""
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """A setting of agents that takes its value from the table."""
+
+    setting: str
+    """The last part of its name, or as much as tells it from others."""
+    entry: str
+    """The entry of the table."""
+    value: Callable[[Any], Any] = lambda entry: entry
+
+
+_RULES = (
+    *(
+        _Rule(name, name)
+        for name in (
+            "batch_size",
+            "memory_size",
+            "learning_rate",
+            "gamma",
+            "update_interval",
+            "target_update_interval",
+            "start_steps",
+            "widths",
+            "n_quantiles",
+            "kappa",
+            "c",
+            "delta_0",
+            "beta",
+        )
+    ),
+    _Rule("n_particles", "n_quantiles"),
+    _Rule("n_bins", "n_quantiles"),
+    _Rule("adam_epsilon", "batch_size", lambda size: 0.01 / max(size, 1)),
+    _Rule("representation.v_min", "support", lambda support: support[0]),
+    _Rule("representation.v_max", "support", lambda support: support[1]),
+    # QUOTA's choice of options stays random ten times as long as that of actions, as published.
+    _Rule("option_epsilon_decay_steps", "epsilon_decay_steps", lambda steps: 10.0 * steps),
+)
+_EPSILON_RULES = tuple(
+    _Rule(f"chooser.{name}", name) for name in ("epsilon_start", "epsilon_end", "epsilon_decay_steps", "epsilon_origin")
+)
 
 
 def make(name: str, hyperparameters: str = "nchain", protocol: str | None = None, **changes: Any) -> Agent:
@@ -234,31 +213,138 @@ def make(name: str, hyperparameters: str = "nchain", protocol: str | None = None
 
     On Atari a ``protocol`` brings what its authors say about learning, exploration and the network.
 
-    A change may name a row of the table (``n_quantiles``, ``delta_0``, ``widths``) or any setting of the agent
-    (``criterion_for``, ``criterion.order``); names that do not exist are errors. ``criterion`` puts another one in
-    place of the agent's, by name (``criterion="cvar", eta=0.1``), as ``module:Class``, as a class, or ready-made;
-    ``representation`` likewise.
+    A change may name an entry of the table (``n_quantiles``, ``delta_0``, ``widths``) or any setting of the agent
+    (``criterion_for``, ``criterion.order``); names that do not exist are errors. ``criterion`` replaces the agent's
+    criterion, given by name (``criterion="cvar", eta=0.1``), as ``module:Class``, as a class, or as an object;
+    ``representation`` and ``optimiser`` likewise. `resolve` also says where every value comes from.
+    """
+    return resolve(name, hyperparameters, protocol, changes)[0]
+
+
+def resolve(
+    name: str,
+    hyperparameters: str = "nchain",
+    protocol: str | None = None,
+    changes: Mapping[str, Any] | None = None,
+) -> tuple[Agent, Trace]:
+    """The agent that `make` returns, and for each of its settings the layers that set it.
+
+    A change (or a published value) that names an entry of the table also changes what follows from the entry: Adam's
+    epsilon from the batch size, the bins of the perturbation from the number of quantiles. ``n_quantiles`` is accepted
+    for every agent, also where nothing depends on it, so that studies can give one size to many agents.
     """
     if name not in PRESETS:
         raise SettingsError(f"there is no agent {name!r}; {nearest(name, PRESETS)}")
+    preset, changes = PRESETS[name][1], dict(changes or {})
     table = find_hyperparameters(hyperparameters, protocol)
-    # The number of quantiles sizes the head and the perturbation together; everything else is one field of the agent.
-    published = dict(table.published.get(name, {}))
-    n_quantiles = published.pop("n_quantiles", table.n_quantiles)
-    table = dataclasses.replace(table, n_quantiles=int(changes.pop("n_quantiles", n_quantiles)))
-    if "batch_size" in changes:
-        table = dataclasses.replace(table, batch_size=int(changes["batch_size"]))
-    agent = PRESETS[name][1](table)
-    if optimiser := published.pop("optimiser", None):
-        agent = dataclasses.replace(agent, optimiser=optimiser)
-        published.pop("adam_epsilon", None)
-    agent = override(agent, published)
-    if "representation" in changes:
-        agent = dataclasses.replace(agent, representation=make_representation(changes.pop("representation")))
-    if "criterion" in changes:
-        asked = changes.pop("criterion")
-        criterion = make_criterion(asked)
-        if isinstance(asked, str):  # one that is given ready-made has its settings
-            criterion = _with_table_values(table, criterion)
-        agent = dataclasses.replace(agent, criterion=criterion)
-    return override(agent, changes)
+    published = table.published.get(name, {})
+    layers = _Layers(preset, table, hyperparameters if protocol is None else f"{hyperparameters} under {protocol}")
+    layers.apply_table()
+    layers.follow(published | changes)
+    own = {key: value(layers.table) if callable(value) else value for key, value in preset.settings.items()}
+    layers.apply("preset", own, name)
+    layers.apply("published", published, table.sources.get(name, f"{name} in {layers.table_name}"))
+    layers.apply("yours", changes)
+    return layers.agent, layers.trace()
+
+
+class _Layers:
+    """An agent in the making, with what each layer assigned."""
+
+    def __init__(self, preset: Preset, table: Hyperparameters, table_name: str) -> None:
+        from tremble.agent import Agent
+
+        self.table, self.table_name = table, table_name
+        self.agent = Agent(**{part: _make_part(part, getattr(preset, part)) for part in _PARTS})
+        self._rules = _RULES + (_EPSILON_RULES if preset.epsilon_greedy else ())
+        self._assigned: list[tuple[str, Assignment]] = []
+        for path, value in describe(self.agent).items():
+            owner = getattr(self.agent, path.split(".")[0]) if "." in path else self.agent
+            self._assigned.append((path, Assignment("default", type(owner).__name__, value)))
+
+    def apply_table(self, under: str = "") -> None:
+        """Set everything that the table says, or only the settings of one part."""
+        if self.table.network is not None and not under:
+            self._replace("network", self.table.network, "table", self.table_name)
+        self._assign("table", self._values(self._rules, under), self.table_name)
+        if not under:
+            self._assign("table", self.table.settings, self.table_name)
+
+    def follow(self, changes: Mapping[str, Any]) -> None:
+        """Change entries of the table, and set what follows from them under other names."""
+        entries = {rule.entry for rule in self._rules} - {"support"}
+        for entry, value in changes.items():
+            if entry in entries and not isinstance(value, str | None):
+                self.table = dataclasses.replace(self.table, **{entry: value})
+                following = [r for r in self._rules if r.entry == entry and r.setting.rpartition(".")[2] != entry]
+                self._assign("table", self._values(following), f"{self.table_name}, with {entry}={value}")
+
+    def apply(self, layer: Layer, changes: Mapping[str, Any], source: str | None = None) -> None:
+        """Replace parts, then change settings. Without a source, it is the change itself."""
+        settings = dict(changes)
+        for part in _PARTS:
+            if part in settings:
+                given = settings.pop(part)
+                self._replace(part, _make_part(part, given), layer, source or f"{part}={_show(given)}")
+                if part == "criterion" and isinstance(given, str) and ":" not in given:
+                    self.apply_table("criterion.")
+        if not any(path.endswith("n_quantiles") for path in describe(self.agent)):
+            settings.pop("n_quantiles", None)
+        self._assign(layer, settings, source)
+
+    def trace(self) -> Trace:
+        """The assignments of every setting the agent has now."""
+        trace: Trace = {path: [] for path in describe(self.agent)}
+        for path, assignment in self._assigned:
+            if path in trace:
+                trace[path].append(assignment)
+        return trace
+
+    def _values(self, rules: Iterable[_Rule], under: str = "") -> dict[str, Any]:
+        """What the table says about settings that the agent has."""
+        paths = [path for path in describe(self.agent) if path.startswith(under)]
+        return {
+            path: rule.value(getattr(self.table, rule.entry))
+            for rule in rules
+            for path in paths
+            if f".{path}".endswith(f".{rule.setting}")
+        }
+
+    def _replace(self, part: str, value: Any, layer: Layer, source: str) -> None:
+        self.agent = dataclasses.replace(self.agent, **{part: value})
+        for path, setting in describe(value).items():
+            self._assigned.append((f"{part}.{path}", Assignment(layer, source, setting)))
+
+    def _assign(self, layer: Layer, settings: Mapping[str, Any], source: str | None) -> None:
+        known = describe(self.agent)
+        paths = {name: full_name(name, known) for name in settings}
+        self.agent = override(self.agent, settings)
+        values = describe(self.agent)
+        for name, path in paths.items():
+            said = source or f"{name}={_show(settings[name])}"
+            self._assigned.append((path, Assignment(layer, said, values[path])))
+
+
+def _make_part(part: str, given: Any) -> Any:
+    """A part of an agent by its name, as ``module:Class``, from its class, or one that is given as an object."""
+    from tremble.criteria import make_criterion
+    from tremble.optimisers import Adam, RMSProp
+    from tremble.representations import make_representation
+
+    if part == "representation":
+        return make_representation(given)
+    if part == "criterion":
+        return make_criterion(given)
+    optimisers = {"adam": Adam, "rmsprop": RMSProp}
+    if isinstance(given, str):
+        if given not in optimisers:
+            raise SettingsError(f"there is no optimiser {given!r}; {nearest(given, optimisers)}")
+        given = optimisers[given]
+    made = given() if isinstance(given, type) else given
+    if not isinstance(made, Adam | RMSProp):
+        raise SettingsError(f"{given!r} is no optimiser: give one of {', '.join(optimisers)}, or one of their objects")
+    return made
+
+
+def _show(value: Any) -> str:
+    return reference(value) if callable(value) or hasattr(value, "__dataclass_fields__") else str(value)

@@ -138,7 +138,7 @@ def _coerce(value: Any, hint: Any, old: Any, name: str) -> Any:
             raise SettingsError(f"{name} must be true or false, got {value!r}")
         return value
     if int in kinds or (isinstance(old, int) and float not in kinds):
-        if isinstance(value, bool) or float(value) != int(value):
+        if isinstance(value, bool | str) or float(value) != int(value):
             raise SettingsError(f"{name} must be a whole number, got {value!r}")
         return int(value)
     if isinstance(old, tuple):

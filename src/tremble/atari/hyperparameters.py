@@ -124,6 +124,7 @@ def with_protocol(table: Hyperparameters, name: str) -> Hyperparameters:
             | _SIZES_BY_PROTOCOL.get((protocol.name, a.agent), {})
             for a in published_agents(protocol.name)
         },
+        sources={a.agent: a.source for a in published_agents(protocol.name)},
     )
 
 

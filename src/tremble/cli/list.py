@@ -1,56 +1,116 @@
-"""What there is: agents, criteria, environments, studies, protocols."""
+"""`tremble list` and `tremble protocols`: what there is, with every setting and where its value comes from."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 from rich.table import Table
 from rich.text import Text
-from tyro.conf import Positional
+from tyro.conf import Positional, UseAppendAction, arg
 
 from tremble.cli.console import console
 
 
 @dataclass
 class List:
-    """Show what there is: agents, criteria, environments, studies; or every setting of one agent."""
+    """List agents, criteria, environments and studies; or all settings of one agent, and where each value comes from.
+
+    Examples:
+      tremble list
+      tremble list --settings pqr --hyperparameters lunarlander
+      tremble list --settings rainbow --explain learning_rate --hyperparameters atari --protocol dqn_zoo
+    """
 
     settings: str | None = None
-    """Show the settings of this agent, with the values of --hyperparameters."""
+    """Show the settings of this agent."""
+    explain: str | None = None
+    """Show what set this setting of the agent: defaults, the table of hyperparameters, the agent, its publication, or
+    --set. The last one is in force."""
     hyperparameters: str = "nchain"
-    """Which column of hyperparameters: nchain, lunarlander, atari (the paper's), sb3_zoo, control."""
+    """Table of hyperparameters: nchain, lunarlander, atari (the paper's), lunarlander_tuned, minatar, atari_small,
+    sb3_zoo, control."""
+    protocol: str | None = None
+    """Protocol of an Atari study, with --hyperparameters atari; `tremble protocols` shows them."""
+    set: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME=VALUE")] = ()
+    """Change a setting, as with `tremble train`."""
 
     def run(self) -> None:
         """Execute the command."""
-        import tremble
-        from tremble.criteria import criterion_names
-        from tremble.presets import PRESETS, make
-        from tremble.settings import describe
-        from tremble.studies import STUDIES
+        from tremble.settings import SettingsError
 
-        if self.settings:
-            table = Table("setting", "value", title=f"{self.settings} ({self.hyperparameters})")
-            for name, value in describe(make(self.settings, self.hyperparameters)).items():
-                table.add_row(name, str(value))
-            console.print(table)
-            return
-        for title, rows in {
-            "agents": {name: about for name, (about, _) in PRESETS.items()},
-            "criteria": criterion_names(),
-            "environments": {name: "" for name in tremble.list_envs()},
-            "studies": {name: study.about for name, study in STUDIES.items()},
-        }.items():
-            table = Table.grid(padding=(0, 3))
-            for name, about in rows.items():
-                table.add_row(f"  [bold]{name}[/]", Text(about))
-            console.print(f"[bold underline]{title}[/]")
-            console.print(table)
-            console.print()
+        if self.settings is not None:
+            self._show_agent(self.settings)
+        elif self.explain is not None:
+            raise SettingsError("--explain needs an agent: tremble list --settings pqr --explain learning_rate")
+        else:
+            _show_names()
+
+    def _show_agent(self, agent: str) -> None:
+        from tremble.presets import resolve
+        from tremble.settings import full_name, parse_assignments
+
+        _, trace = resolve(agent, self.hyperparameters, self.protocol, parse_assignments(self.set))
+        where = self.hyperparameters if self.protocol is None else f"{self.hyperparameters} under {self.protocol}"
+        if self.explain is None:
+            table = Table("setting", "value", "set by", title=f"{agent} ({where})")
+            for name, assignments in trace.items():
+                table.add_row(name, Text(str(assignments[-1].value)), assignments[-1].layer)
+        else:
+            name = full_name(self.explain, trace)
+            table = Table("layer", "value", "source", title=f"{name} of {agent} ({where})")
+            for assignment in trace[name]:
+                style = "bold" if assignment is trace[name][-1] else "dim"
+                cells = (assignment.layer, str(assignment.value), assignment.source)
+                table.add_row(*(Text(cell, style=style) for cell in cells))
+        console.print(table)
+
+
+def _show_names() -> None:
+    """Every name with a line about it. Each section is printed before the next one is imported: agents need no JAX."""
+    sections: dict[str, Callable[[], Mapping[str, str]]] = {
+        "agents": _agents,
+        "criteria": _criteria,
+        "environments": _environments,
+        "studies": _studies,
+    }
+    for title, find in sections.items():
+        table = Table.grid(padding=(0, 3))
+        for name, about in find().items():
+            table.add_row(f"  [bold]{name}[/]", Text(about))
+        console.print(f"[bold underline]{title}[/]")
+        console.print(table)
+        console.print()
+
+
+def _agents() -> Mapping[str, str]:
+    from tremble.presets import PRESETS
+
+    return {name: about for name, (about, _) in PRESETS.items()}
+
+
+def _criteria() -> Mapping[str, str]:
+    from tremble.criteria import criterion_names
+
+    return criterion_names()
+
+
+def _environments() -> Mapping[str, str]:
+    from tremble.envs.registry import jax_env_names
+
+    return dict.fromkeys(jax_env_names(), "")
+
+
+def _studies() -> Mapping[str, str]:
+    from tremble.studies import STUDIES
+
+    return {name: study.about for name, study in STUDIES.items()}
 
 
 @dataclass
 class Protocols:
-    """Show how Atari scores are made: the published protocols side by side, or one of them with its sources.
+    """Compare the published protocols by which Atari scores are measured, or show one of them with its sources.
 
     Examples:
       tremble protocols
@@ -58,11 +118,11 @@ class Protocols:
     """
 
     name: Positional[str | None] = None
-    """Show this one alone, with where each value was read and what its agents were trained with."""
+    """Show only this protocol, with the source of each value and the settings of the agents published under it."""
     variants: bool = False
-    """Show the variants of the paper's protocol too."""
+    """Include the variants of the paper's protocol."""
     differences: bool = False
-    """Leave out what they agree on."""
+    """Show only settings in which the protocols differ."""
 
     def run(self) -> None:
         """Execute the command."""
