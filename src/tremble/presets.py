@@ -275,7 +275,9 @@ class _Layers:
         entries = {rule.entry for rule in self._rules} - {"support"}
         for entry, value in changes.items():
             if entry in entries and not isinstance(value, str | None):
-                self.table = dataclasses.replace(self.table, **{entry: value})
+                self.table = dataclasses.replace(
+                    self.table, **{entry: tuple(value) if isinstance(value, list) else value}
+                )
                 following = [r for r in self._rules if r.entry == entry and r.setting.rpartition(".")[2] != entry]
                 self._assign("table", self._values(following), f"{self.table_name}, with {entry}={value}")
 
