@@ -280,7 +280,7 @@ def test_affine_equivariance(criterion: Criterion):
 @pytest.mark.parametrize("kind", [MeanVariance, Utility, WorstCase])
 def test_scale_stands_in_for_aversion(kind: Any):
     # A parameter with a unit: score_p(a + b Z) = a + b score_q(Z) with q = b p (aversion), q = p / b (a gap).
-    options = {"schedule": "const", "ambiguity": "gap"} if kind is WorstCase else {}
+    options = {"schedule": Schedule("const"), "ambiguity": "gap"} if kind is WorstCase else {}
     scored = jax.jit(lambda p, atoms, w: kind(p, **options).score(ReturnDist(atoms, w), (), NOW))
 
     @given(ATOMS, WEIGHTS, SHIFT, SCALE, st.floats(0.0625, 2, width=32))
@@ -346,10 +346,11 @@ def test_no_draw_of_pqr_is_below_the_worst_case(delta: float):
 
 
 def test_worst_case_shrinks_as_pqr_does():
-    for options in ({}, {"schedule": "sqrt_log"}, {"t_unit": "updates", "schedule_epsilon": 0.5}):
-        clock = Clock(99, 49, 9, 399)
-        assert WorstCase(**options).delta(clock) == Perturbed(**options).delta(clock)
-        assert WorstCase(**options).metrics((), clock) == {"delta": Perturbed(**options).delta(clock)}
+    clock = Clock(99, 49, 9, 399)
+    for schedule in (Schedule(), Schedule("sqrt_log"), Schedule(t_unit="updates", schedule_epsilon=0.5)):
+        delta = Perturbed(schedule=schedule).delta(clock)
+        assert WorstCase(schedule=schedule).delta(clock) == delta
+        assert WorstCase(schedule=schedule).metrics((), clock) == {"delta": delta}
 
 
 # Any numbers, any transformation --------------------------------------------------------------------------------------
@@ -488,13 +489,11 @@ def test_functions_by_name_and_as_objects(tmp_path, monkeypatch):
 
 
 PACKAGE = """
-import equinox as eqx
+from tremble.criteria import Criterion
 
-class Best(eqx.Module):
+class Best(Criterion):
     bonus: float = 0.0
-    def draw(self, key): return ()
     def score(self, dist, noise, clock): return dist.max() + self.bonus
-    def metrics(self, noise, clock): return {}
 """
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from tremble.hyperparameters import Hyperparameters, find_hyperparameters
-from tremble.settings import SettingsError, describe, full_name, nearest, override, reference
+from tremble.settings import SettingsError, convert, describe, full_name, nearest, override, reference
 
 if TYPE_CHECKING:
     from tremble.agent import Agent
@@ -275,9 +275,8 @@ class _Layers:
         entries = {rule.entry for rule in self._rules} - {"support"}
         for entry, value in changes.items():
             if entry in entries and not isinstance(value, str | None):
-                self.table = dataclasses.replace(
-                    self.table, **{entry: tuple(value) if isinstance(value, list) else value}
-                )
+                given = convert(value, type(getattr(self.table, entry)), getattr(self.table, entry), entry)
+                self.table = dataclasses.replace(self.table, **{entry: given})
                 following = [r for r in self._rules if r.entry == entry and r.setting.rpartition(".")[2] != entry]
                 self._assign("table", self._values(following), f"{self.table_name}, with {entry}={value}")
 

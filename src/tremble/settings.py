@@ -113,10 +113,10 @@ def _replace(module: Any, path: list[str], value: Any, full: str) -> Any:
     if rest:
         return dataclasses.replace(module, **{head: _replace(getattr(module, head), rest, value, full)})
     hints = get_type_hints(type(module))
-    return dataclasses.replace(module, **{head: _coerce(value, hints[head], getattr(module, head), full)})
+    return dataclasses.replace(module, **{head: convert(value, hints[head], getattr(module, head), full)})
 
 
-def _coerce(value: Any, hint: Any, old: Any, name: str) -> Any:
+def convert(value: Any, hint: Any, old: Any, name: str) -> Any:
     """Turn a value into what the field holds, or say what it should have been."""
     optional = get_origin(hint) in (Union, types.UnionType) and type(None) in get_args(hint)
     if value is None:

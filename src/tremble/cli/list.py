@@ -54,16 +54,17 @@ class List:
         _, trace = resolve(agent, self.hyperparameters, self.protocol, parse_assignments(self.set))
         where = self.hyperparameters if self.protocol is None else f"{self.hyperparameters} under {self.protocol}"
         if self.explain is None:
-            table = Table("setting", "value", "set by", title=f"{agent} ({where})")
+            title, table = f"{agent} ({where})", Table("setting", "value", "set by")
             for name, assignments in trace.items():
                 table.add_row(name, Text(str(assignments[-1].value)), assignments[-1].layer)
         else:
             name = full_name(self.explain, trace)
-            table = Table("layer", "value", "source", title=f"{name} of {agent} ({where})")
+            title, table = f"{name} of {agent} ({where})", Table("layer", "value", "source")
             for assignment in trace[name]:
                 style = "bold" if assignment is trace[name][-1] else "dim"
                 cells = (assignment.layer, str(assignment.value), assignment.source)
                 table.add_row(*(Text(cell, style=style) for cell in cells))
+        console.print(Text(title, style="bold"))
         console.print(table)
 
 
