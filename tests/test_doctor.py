@@ -6,21 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tremble.atari.doctor import (
-    PAPER_GAMES,
-    GameCheck,
-    _rewound,
-    _wrong,
-    check_game,
-    check_games,
-    complaints,
-    machine,
-    run_cost,
-    versions,
-)
-from tremble.atari.games import GAMES, id_of
+from tremble.atari.checks import GameCheck, _rewound, _wrong, atari_versions, check_game, check_games, complaints
+from tremble.atari.cost import run_cost
+from tremble.atari.games import GAMES, PAPER_GAMES, id_of
 from tremble.report.references import ATARI_55, ATARI_57
 from tremble.settings import SettingsError
+from tremble.training.machine import machine, versions
 
 
 def test_games_are_the_same_everywhere():
@@ -29,7 +20,7 @@ def test_games_are_the_same_everywhere():
 
 
 def test_versions_and_what_is_missing():
-    found = versions()
+    found = versions() | atari_versions()
     assert found["jax"] and found["python"].startswith("3.") and found["ale-py"] and found["OpenCV"]
     assert complaints(found) == []
     (message,) = complaints(found | {"OpenCV": None})
@@ -138,7 +129,7 @@ def test_all_55_games():
 @pytest.mark.long
 def test_the_speed_is_measured_by_training():
     pytest.importorskip("ale_py")
-    from tremble.atari.doctor import measure_frames_per_second
+    from tremble.atari.cost import measure_frames_per_second
 
     assert 10 < measure_frames_per_second("qrdqn", "paper", steps=400) < 100_000
     with pytest.raises(SettingsError, match="so few steps"):

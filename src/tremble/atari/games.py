@@ -64,6 +64,8 @@ GAMES: tuple[str, ...] = (
     "zaxxon",
 )
 """As the emulator's files are called."""
+PAPER_GAMES = tuple(game for game in GAMES if game not in ("defender", "surround"))
+"""The 55 games of the paper."""
 
 NAMESPACE = "atari/"
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 
 from tremble.cli.console import console
+
+if TYPE_CHECKING:
+    from tremble.training.machine import Machine
 
 
 @dataclass
@@ -45,10 +48,11 @@ class Doctor:
 
     def run(self) -> None:
         """Execute the command."""
-        from tremble.atari import doctor
+        from tremble.atari.checks import atari_versions, complaints
         from tremble.replay import readable
+        from tremble.training.machine import machine, versions
 
-        found, here = doctor.versions(), doctor.machine(self.out)
+        found, here = versions() | atari_versions(), machine(self.out)
         table = Table.grid(padding=(0, 3))
         for name, version in found.items():
             table.add_row(f"  {name}", version or "[yellow]not installed[/]")
@@ -59,18 +63,18 @@ class Doctor:
             highlight=False,
             soft_wrap=True,
         )
-        problems = doctor.complaints(found) if self.atari else []
+        problems = complaints(found) if self.atari else []
         if self.atari and not problems:
-            problems += self._bill(here) + self._play()
+            problems += self._cost(here) + self._play()
         for problem in problems:
             console.print(f"[bold red]problem:[/] {problem}", highlight=False, soft_wrap=True)
         if problems:
             sys.exit(1)
         console.print("[green]all is well[/]")
 
-    def _bill(self, here: Any) -> list[str]:
+    def _cost(self, here: Machine) -> list[str]:
         """Memory, disk and hours of a study; what there is not enough of."""
-        from tremble.atari import doctor
+        from tremble.atari.cost import measure_frames_per_second, run_cost
         from tremble.atari.protocols import find_protocol
         from tremble.replay import readable
 
@@ -78,34 +82,34 @@ class Doctor:
         speed = self.frames_per_second
         if self.measure:
             console.print("measuring the speed of training, about a minute ...")
-            speed = doctor.measure_frames_per_second(self.agent, self.protocol)
-        bill = doctor.run_cost(self.agent, self.protocol, frames, speed)
+            speed = measure_frames_per_second(self.agent, self.protocol)
+        cost = run_cost(self.agent, self.protocol, frames, speed)
         runs, jobs = self.games * self.seeds, self.jobs or here.cores
         title = f"{self.agent} under {self.protocol}: {self.games} games, {self.seeds} seeds, {frames:,} frames"
         table = Table("", "one run", f"{runs} runs, {jobs} at a time", title=title)
         together = min(jobs, runs)
-        table.add_row("steps", f"{bill.steps:,}", f"{bill.steps * runs:,}")
-        table.add_row("updates", f"{bill.updates:,}", f"{bill.updates * runs:,}")
-        table.add_row("memory of replay", readable(bill.replay_bytes), readable(bill.replay_bytes * together))
-        table.add_row("disk while it runs, at most", readable(bill.disk_bytes), readable(bill.disk_bytes * together))
-        table.add_row("disk if all checkpoints stay", readable(bill.disk_bytes), readable(bill.disk_bytes * runs))
-        if bill.hours is None or speed is None:
+        table.add_row("steps", f"{cost.steps:,}", f"{cost.steps * runs:,}")
+        table.add_row("updates", f"{cost.updates:,}", f"{cost.updates * runs:,}")
+        table.add_row("memory of replay", readable(cost.replay_bytes), readable(cost.replay_bytes * together))
+        table.add_row("disk while it runs, at most", readable(cost.disk_bytes), readable(cost.disk_bytes * together))
+        table.add_row("disk if all checkpoints stay", readable(cost.disk_bytes), readable(cost.disk_bytes * runs))
+        if cost.hours is None or speed is None:
             table.add_row("hours", "?", "give --frames-per-second, or --measure")
         else:
-            total = bill.hours * runs / together
+            total = cost.hours * runs / together
             table.add_row(
-                f"hours at {speed:,.0f} frames/s", f"{bill.hours:,.1f}", f"{total:,.0f} ({total / 24:,.1f} days)"
+                f"hours at {speed:,.0f} frames/s", f"{cost.hours:,.1f}", f"{total:,.0f} ({total / 24:,.1f} days)"
             )
         console.print(table)
         problems = []
-        if bill.replay_bytes * together > here.free_memory:
+        if cost.replay_bytes * together > here.free_memory:
             problems.append(
-                f"{together} replays at a time need {readable(bill.replay_bytes * together)} of memory, "
+                f"{together} replays at a time need {readable(cost.replay_bytes * together)} of memory, "
                 f"{readable(here.free_memory)} are free: fewer jobs, a smaller memory_size, or a replay file"
             )
-        if bill.disk_bytes * together > here.free_disk:
+        if cost.disk_bytes * together > here.free_disk:
             problems.append(
-                f"checkpoints need up to {readable(bill.disk_bytes * together)} of disk, "
+                f"checkpoints need up to {readable(cost.disk_bytes * together)} of disk, "
                 f"{readable(here.free_disk)} are free"
             )
         return problems
@@ -114,11 +118,12 @@ class Doctor:
         """Some frames of every game."""
         from rich.progress import Progress
 
-        from tremble.atari import doctor
+        from tremble.atari.checks import check_games
+        from tremble.atari.games import PAPER_GAMES
 
         with Progress(console=console, transient=True) as progress:
-            bar = progress.add_task("games", total=len(doctor.PAPER_GAMES))
-            checks = doctor.check_games(self.protocol, on_game=lambda check: progress.advance(bar))
+            bar = progress.add_task("games", total=len(PAPER_GAMES))
+            checks = check_games(self.protocol, on_game=lambda check: progress.advance(bar))
         frames, seconds = sum(c.frames for c in checks), sum(c.seconds for c in checks)
         slowest = min((c for c in checks if c.seconds), key=lambda c: c.frames / c.seconds, default=None)
         speed = f", {frames / seconds:,.0f} frames/s without an agent (slowest: {slowest.game})" if slowest else ""

@@ -101,9 +101,9 @@ def forget_programs(more_than: int = MAX_MEMORY_MAPPINGS) -> bool:
 
 
 def choose_runner(spec: RunSpec, agent: Agent) -> Callable[[RunSpec, Agent, Path, Callable[[int], None]], None]:
-    """Environments with an observation table store step logs; others store evaluation returns."""
+    """Environments with an observation table store step logs only, unless evaluations are asked for."""
     listed = spec.compiled(agent) and make_jax_env(spec.env, spec.env_options).observation_table is not None
-    return train_inside if listed else train_and_evaluate
+    return train_inside if listed and not spec.evaluate_every else train_and_evaluate
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Estimated cost of a study on Atari before it starts, from `tremble.atari.doctor`."""
+"""Estimated cost of a study on Atari before it starts, from `tremble.atari.cost`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from tremble.atari import doctor
+from tremble.atari.checks import atari_versions, complaints
+from tremble.atari.cost import measure_frames_per_second, run_cost
 from tremble.atari.protocols import find_protocol
 from tremble.replay import readable
 from tremble.settings import SettingsError
 from tremble.studies.kit import Options, seconds_of
+from tremble.training.machine import machine
 from tremble.training.spec import RunSpec
 
 FINISHED = "of finished runs"
@@ -28,7 +30,7 @@ def speed_of(agent: str, protocol: str, finished: Sequence[RunSpec], options: Op
     """Frames per second of one run, and its source: given, measured now, or from finished runs of the study."""
     said = options.choices.get("speed", "unknown")
     if said == "measure":
-        return doctor.measure_frames_per_second(agent, protocol), "measured now"
+        return measure_frames_per_second(agent, protocol), "measured now"
     if said != "unknown":
         if isinstance(said, bool) or not isinstance(said, int | float) or said <= 0:
             raise SettingsError(f"speed is a positive number of frames per second, or measure; got {said!r}")
@@ -43,7 +45,7 @@ def speed_of(agent: str, protocol: str, finished: Sequence[RunSpec], options: Op
 
 def cost_estimate(missing: Sequence[RunSpec], finished: Sequence[RunSpec], options: Options) -> RenderableType:
     """Memory, disk and hours of the missing runs, by agent and in total."""
-    if problems := doctor.complaints(doctor.versions()):
+    if problems := complaints(atari_versions()):
         raise SettingsError(problems[0])
     agents: dict[str, list[RunSpec]] = {}
     for spec in missing:
@@ -59,7 +61,7 @@ def cost_estimate(missing: Sequence[RunSpec], finished: Sequence[RunSpec], optio
         spec = specs[0]
         frames = frames_of(spec)
         speed, known = speed_of(agent, str(spec.protocol), finished, options)
-        one = doctor.run_cost(agent, str(spec.protocol), frames, speed, spec.n_envs, **spec.agent_options)
+        one = run_cost(agent, str(spec.protocol), frames, speed, spec.n_envs, **spec.agent_options)
         how = known or how
         replays += [one.replay_bytes] * len(specs)
         disks += [one.disk_bytes] * len(specs)
@@ -85,7 +87,7 @@ def cost_estimate(missing: Sequence[RunSpec], finished: Sequence[RunSpec], optio
 
 def shortages(memory: int, disk: int, options: Options) -> list[Any]:
     """Warnings about missing memory and disk."""
-    here = doctor.machine(options.store)
+    here = machine(options.store)
     found = []
     if memory > here.free_memory:
         found.append(

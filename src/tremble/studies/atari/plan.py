@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tremble.atari.doctor import PAPER_GAMES
-from tremble.atari.games import id_of, rom_of
+from tremble.atari.games import PAPER_GAMES, id_of, rom_of
 from tremble.atari.protocols import AtariProtocol, find_protocol
 from tremble.presets import PRESETS
 from tremble.report.references import game_name
