@@ -36,7 +36,7 @@ from tremble.envs.jax_gym import JaxGymEnv
 from tremble.learn import bootstrap_target
 from tremble.presets import PRESETS, make
 from tremble.report import tables
-from tremble.settings import override
+from tremble.settings import describe, override
 from tremble.training.gym_loop import GymLoop
 from tremble.training.xla_loop import XlaLoop
 
@@ -52,7 +52,7 @@ REMEMBERING = tuple(name for name in PRESETS if not make(name, "nchain").replay.
 def preset_of(name: str) -> Agent:
     """A preset, made small; what it switches on stays on, except that all explore by epsilon as well."""
     agent = override(make(name, "nchain", n_quantiles=16), {"widths": (16,)})
-    lasts = getattr(agent.criterion, "schedule", "power") != "power"
+    lasts = describe(agent.criterion).get("schedule.kind", "power") != "power"
     faint = FAINT | ({"delta_0": 0.1} if lasts else {})  # what does not fade is small from the beginning
     agent = replace(agent, representation=small(agent.representation), criterion=fitting(agent.criterion, faint))
     return fitting(agent, TINY)

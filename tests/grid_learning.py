@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,7 +22,7 @@ from grid_axes import AXES, Point
 
 from tremble.agent import Agent, LearnerState
 from tremble.core import Clock, Transition
-from tremble.criteria import make_criterion
+from tremble.criteria import Criterion, make_criterion
 from tremble.learn import bootstrap_target, learn
 from tremble.networks import noisy
 from tremble.presets import make
@@ -125,7 +124,7 @@ EPISODES = [case for case in itertools.product((0, 1), repeat=3) for _ in range(
 strata of the memory are strata of cases."""
 
 
-class AnyCriterion(eqx.Module):
+class AnyCriterion(Criterion):
     """Several criteria, of which one is asked: by a traced number, so that they share a compiled program."""
 
     which: float
@@ -137,9 +136,6 @@ class AnyCriterion(eqx.Module):
     def score(self, dist, noise, clock):
         ask = [lambda d, n, c=c, i=i: c.score(d, n[i], clock) for i, c in enumerate(self.criteria)]
         return jax.lax.switch(jnp.asarray(self.which).astype(int), ask, dist, noise)
-
-    def metrics(self, noise, clock):
-        return {}
 
 
 def strong(tree):

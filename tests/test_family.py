@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 
-import equinox as eqx
 import jax
 import numpy as np
 import pytest
 from rich.console import Console
 
 import tremble
+from tremble.criteria import Criterion
 from tremble.envs.jax_gym import JaxGymEnv
 from tremble.presets import PRESETS
 from tremble.studies import worker
@@ -128,17 +128,11 @@ def test_both_loops_can_be_counted(monkeypatch, tmp_path):
     assert two.w2_left == pytest.approx(one.w2_left, rel=1e-4)
 
 
-class Waiting(eqx.Module):
+class Waiting(Criterion):
     """Action 2, which on N-Chain stays where it is."""
-
-    def draw(self, key):
-        return ()
 
     def score(self, dist, noise, clock):
         return jax.nn.one_hot(2, dist.atoms.shape[-2])
-
-    def metrics(self, noise, clock):
-        return {}
 
 
 @pytest.mark.slow

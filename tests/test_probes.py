@@ -15,6 +15,7 @@ import pytest
 import scipy.stats
 
 from tremble.core import JaxEnv, Scalar
+from tremble.envs import registry
 from tremble.envs.registry import jax_envs
 from tremble.training.run import train
 from tremble.worlds import DeepSea
@@ -207,7 +208,7 @@ class AnyProbe(eqx.Module):
 
 @pytest.fixture(autouse=True)
 def any_probe(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(jax_envs(), "any-probe", AnyProbe)
+    monkeypatch.setitem(registry._JAX_ENVS, "any-probe", (AnyProbe, {}))
 
 
 def run(preset: str, probe: str, mistake: float = 0.0, **options):
