@@ -14,12 +14,13 @@ from tremble.representations import REPRESENTATIONS
 Point = dict[str, Any]
 """A value for every axis."""
 
-OF_HEADS = {"bootstrapped", "random_atom", "majority_vote"}
-"""An ensemble's atoms are opinions, not returns, and its criteria follow one of them: `test_explorers.py` has these."""
+APART = {"bootstrapped", "random_atom", "majority_vote", "options"}
+"""Tested in `test_explorers.py`. An ensemble's atoms are opinions, not returns, and its criteria follow one of them.
+Options act by their part of the quantiles, whatever the criterion."""
 
 AXES: dict[str, Sequence[Any]] = {
-    "representation": (*(name for name in REPRESENTATIONS if name not in OF_HEADS), "quantile monotone"),
-    "criterion": tuple(name for name in tremble.list_criteria() if name not in OF_HEADS),
+    "representation": (*(name for name in REPRESENTATIONS if name not in APART), "quantile monotone"),
+    "criterion": tuple(name for name in tremble.list_criteria() if name not in APART),
     "criterion_for": ("both", "behaviour", "target"),
     "double": (False, True),
     "dueling": (False, True),
