@@ -117,9 +117,9 @@ class Agent(eqx.Module):
 
     def __check_init__(self) -> None:
         """Validate combinations of fields."""
-        if self.memory_size < 1 or self.draws_per_update < 1:
-            name = "memory_size" if self.memory_size < 1 else "draws_per_update"
-            raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name, value in (("memory_size", self.memory_size), ("draws_per_update", self.draws_per_update)):
+            if value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
         if self.stream_width and not self.dueling:
             raise ValueError("stream_width is about the streams of a dueling head: it needs dueling=True")
         if self.replay.rollout and self.learning.updates_per_round > 1:
