@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -69,44 +69,29 @@ class List:
 
 
 def _show_names() -> None:
-    """Every name with a line about it. Each section is printed before the next one is imported: agents need no JAX."""
-    sections: dict[str, Callable[[], Mapping[str, str]]] = {
-        "agents": _agents,
-        "criteria": _criteria,
-        "environments": _environments,
-        "studies": _studies,
-    }
-    for title, find in sections.items():
+    for title, names in _sections():
         table = Table.grid(padding=(0, 3))
-        for name, about in find().items():
+        for name, about in names.items():
             table.add_row(f"  [bold]{name}[/]", Text(about))
         console.print(f"[bold underline]{title}[/]")
         console.print(table)
         console.print()
 
 
-def _agents() -> Mapping[str, str]:
+def _sections() -> Iterator[tuple[str, Mapping[str, str]]]:
+    """Every name with a line about it. Each section is printed before the next one is imported: agents need no JAX."""
     from tremble.presets import PRESETS
 
-    return {name: about for name, (about, _) in PRESETS.items()}
-
-
-def _criteria() -> Mapping[str, str]:
+    yield "agents", {name: about for name, (about, _) in PRESETS.items()}
     from tremble.criteria import criterion_names
 
-    return criterion_names()
-
-
-def _environments() -> Mapping[str, str]:
+    yield "criteria", criterion_names()
     from tremble.envs.registry import jax_env_names
 
-    return dict.fromkeys(jax_env_names(), "")
-
-
-def _studies() -> Mapping[str, str]:
+    yield "environments", dict.fromkeys(jax_env_names(), "")
     from tremble.studies import STUDIES
 
-    return {name: study.about for name, study in STUDIES.items()}
+    yield "studies", {name: study.about for name, study in STUDIES.items()}
 
 
 @dataclass
