@@ -480,8 +480,8 @@ def test_with_async_learning_priorities_come_one_update_later():
 
     loop._async.update = recorded
     loop.replay.update_priorities = lambda slots, losses: given.append((slots, losses)) or priorities(slots, losses)
-    sampled, sample = [], loop._sample
-    loop._sample = lambda *args: sampled.append((sample(*args), loop.replay.count)) or sampled[-1][0]
+    sampled, sample = [], loop.replay.sample_batch
+    loop.replay.sample_batch = lambda *args: sampled.append((sample(*args), loop.replay.count)) or sampled[-1][0]
     loop.advance(200)
     assert len(made) == 7 and len(given) == 6, "those of the last batch are still to come"
     for k, (slots, losses) in enumerate(given):
