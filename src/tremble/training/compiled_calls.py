@@ -19,7 +19,7 @@ from tremble.dist import ReturnDist
 from tremble.learn import bootstrap_target, learn, regress, split_key, update_target
 from tremble.networks import Network
 from tremble.replay import Rows, draw_sample, unpack
-from tremble.training.diagnosis import Diagnosis, diagnose
+from tremble.training.diagnosis import diagnose
 from tremble.training.flat import Flat
 
 BLOCK = 256
@@ -95,10 +95,8 @@ def init(agent: Agent, seed: jax.Array, obs_shape: tuple[int, ...], n_actions: i
     return agent.init(stream_key(seed, RandomStream.PARAMETERS), obs_shape, n_actions)
 
 
-@jax.jit
-def diagnose_learner(agent: Agent, learner: LearnerState, seed: Any, obs: Any, batch: Any, clock: Clock) -> Diagnosis:
-    """Diagnostics for the metrics."""
-    return diagnose(agent, learner, seed, obs, batch, clock)
+diagnose_learner = jax.jit(diagnose)
+"""Diagnostics for the metrics."""
 
 
 @jax.jit

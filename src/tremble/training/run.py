@@ -365,11 +365,6 @@ def _refuse_other_settings(directory: Path | None, here: Mapping[str, Any], ther
         )
 
 
-def _flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in tree.items():
-        flat |= _flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flat
-
-
-__all__ = ["Run", "evaluation_maker", "name_of", "resume", "run_loop", "train"]
+def _flatten(tree: Mapping[str, Any]) -> dict[str, Any]:
+    leaves = jax.tree_util.tree_leaves_with_path(tree, is_leaf=lambda node: not isinstance(node, dict))
+    return {jax.tree_util.keystr(path, simple=True, separator="."): value for path, value in leaves}
