@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated
 
 from rich.table import Table
 from rich.text import Text
-from tyro.conf import Positional, UseAppendAction, arg
+from tyro.conf import Positional
 
-from tremble.cli.console import console
+from tremble.cli.console import Assignments, console
 
 
 @dataclass
@@ -33,7 +32,7 @@ class List:
     sb3_zoo, control."""
     protocol: str | None = None
     """Protocol of an Atari study, with --hyperparameters atari; `tremble protocols` shows them."""
-    set: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME=VALUE")] = ()
+    set: Assignments = ()
     """Change a setting, as with `tremble train`."""
 
     def run(self) -> None:
