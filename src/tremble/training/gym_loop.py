@@ -38,8 +38,7 @@ from tremble.settings import SettingsError
 from tremble.training import compiled_calls
 from tremble.training.async_learner import AsyncLearner
 from tremble.training.checkpoint import Contents
-from tremble.training.compiled_calls import BLOCK, Constants, Learner, draw_acts, draw_learns
-from tremble.training.flat import Flat
+from tremble.training.compiled_calls import BLOCK, Constants, Flat, Learner, draw_acts, draw_learns
 from tremble.training.loop import EpisodeCounter, Loop
 from tremble.training.pending_priorities import PendingPriorities
 
@@ -270,10 +269,9 @@ class GymLoop(Loop):
         self.learned = t + 1
         learns = self._learns_at(t)
         if self._updates_target_at(t) and not (learns and self._updates_target_always):
-            params, target_params, opt_state = self._learner
-            self._learner = Learner(
-                params, compiled_calls.move_target(self.constants, params, target_params), opt_state
-            )
+            learner = self._learner
+            target_params = compiled_calls.move_target(self.constants, learner.params, learner.target_params)
+            self._learner = learner._replace(target_params=target_params)
         if not learns:
             return
         update: Callable[..., tuple[Learner, Any]] = compiled_calls.update
