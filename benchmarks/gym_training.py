@@ -75,7 +75,7 @@ def shares_of(loop: Any) -> dict[str, float]:
         loop.env.receive()
 
     _, noise, bits = loop._learn_block(t)
-    batch, _ = loop._sample(bits[0], t)
+    batch, _ = loop.replay.sample_batch(bits[0], loop._importance(t))
 
     def update() -> Any:
         numbers = np.array([0, t, 1, 1, 0], np.int32)
@@ -85,7 +85,7 @@ def shares_of(loop: Any) -> dict[str, float]:
     return {
         "acting": median(act),
         "environment": median(step),
-        "sampling": median(lambda: loop._sample(bits[1], t) and None),
+        "sampling": median(lambda: loop.replay.sample_batch(bits[1], loop._importance(t)) and None),
         "updating": median(update),
     }
 

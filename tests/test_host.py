@@ -269,6 +269,40 @@ def test_a_misbehaving_environment_is_named_and_nothing_is_lost(tmp_path, monkey
     assert finished.rows[-1]["step"] == STEPS
 
 
+def test_environments_that_fail_at_the_first_reset_are_named_and_closed():
+    closed = []
+
+    class Unready(Broken):
+        def reset(self, *, seed=None, options=None):
+            raise RuntimeError("no power")
+
+        def close(self):
+            closed.append(self)
+
+    with pytest.raises(EnvironmentFaultError, match="Unready failed at step 1: RuntimeError: no power"):
+        small_run(env=Unready)
+    assert len(closed) == 1
+
+
+def test_environments_that_fail_during_evaluation_are_reported_and_closed(base):
+    made, closed = [], []
+
+    class Dying(gymnasium.Wrapper):
+        def step(self, action):
+            raise RuntimeError("the motor is on fire")
+
+        def close(self):
+            closed.append(self)
+
+    def make():
+        made.append(Dying(gymnasium.make("CartPole-v1")))
+        return made[-1]
+
+    with pytest.raises(EnvironmentFaultError, match="failed during evaluation: RuntimeError: the motor is on fire"):
+        tremble.evaluate(base[0].agent, make, episodes=2)
+    assert len(made) == 2 and set(closed) == set(made)
+
+
 def test_an_environment_that_cannot_be_brought_back_starts_a_new_episode(tmp_path):
     class Secret(Broken):
         def step(self, action):
@@ -480,8 +514,8 @@ def test_with_async_learning_priorities_come_one_update_later():
 
     loop._async.update = recorded
     loop.replay.update_priorities = lambda slots, losses: given.append((slots, losses)) or priorities(slots, losses)
-    sampled, sample = [], loop._sample
-    loop._sample = lambda *args: sampled.append((sample(*args), loop.replay.count)) or sampled[-1][0]
+    sampled, sample = [], loop.replay.sample_batch
+    loop.replay.sample_batch = lambda *args: sampled.append((sample(*args), loop.replay.count)) or sampled[-1][0]
     loop.advance(200)
     assert len(made) == 7 and len(given) == 6, "those of the last batch are still to come"
     for k, (slots, losses) in enumerate(given):

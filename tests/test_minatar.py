@@ -410,7 +410,7 @@ def test_replay_holds_truths_and_is_written_in_place():
     whole = jax.ShapeDtypeStruct((), jnp.int32)
     state = jax.eval_shape(lambda: compiled.init(agent, env, jnp.asarray(0), capacity))
     assert state.replay.store.obs_tm1.dtype == state.replay.store.obs_t.dtype == jnp.bool_
-    needs = compiled.chunk_single.lower(agent, env, whole, state, whole, 8, True).compile().memory_analysis()
+    needs = compiled.jit_chunk.lower(agent, env, whole, state, whole, 8, True).compile().memory_analysis()
     pictures = 2 * capacity * 400
     assert needs.alias_size_in_bytes > pictures > 20 * needs.temp_size_in_bytes
 

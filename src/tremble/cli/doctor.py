@@ -88,10 +88,11 @@ class Doctor:
         title = f"{self.agent} under {self.protocol}: {self.games} games, {self.seeds} seeds, {frames:,} frames"
         table = Table("", "one run", f"{runs} runs, {jobs} at a time", title=title)
         together = min(jobs, runs)
+        memory, disk = cost.replay_bytes * together, cost.disk_bytes * together
         table.add_row("steps", f"{cost.steps:,}", f"{cost.steps * runs:,}")
         table.add_row("updates", f"{cost.updates:,}", f"{cost.updates * runs:,}")
-        table.add_row("memory of replay", readable(cost.replay_bytes), readable(cost.replay_bytes * together))
-        table.add_row("disk while it runs, at most", readable(cost.disk_bytes), readable(cost.disk_bytes * together))
+        table.add_row("memory of replay", readable(cost.replay_bytes), readable(memory))
+        table.add_row("disk while it runs, at most", readable(cost.disk_bytes), readable(disk))
         table.add_row("disk if all checkpoints stay", readable(cost.disk_bytes), readable(cost.disk_bytes * runs))
         if cost.hours is None or speed is None:
             table.add_row("hours", "?", "give --frames-per-second, or --measure")
@@ -102,16 +103,13 @@ class Doctor:
             )
         console.print(table)
         problems = []
-        if cost.replay_bytes * together > here.free_memory:
+        if memory > here.free_memory:
             problems.append(
-                f"{together} replays at a time need {readable(cost.replay_bytes * together)} of memory, "
+                f"{together} replays at a time need {readable(memory)} of memory, "
                 f"{readable(here.free_memory)} are free: fewer jobs, a smaller memory_size, or a replay file"
             )
-        if cost.disk_bytes * together > here.free_disk:
-            problems.append(
-                f"checkpoints need up to {readable(cost.disk_bytes * together)} of disk, "
-                f"{readable(here.free_disk)} are free"
-            )
+        if disk > here.free_disk:
+            problems.append(f"checkpoints need up to {readable(disk)} of disk, {readable(here.free_disk)} are free")
         return problems
 
     def _play(self) -> list[str]:

@@ -6,12 +6,12 @@ import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from rich.table import Table
-from tyro.conf import Positional, UseAppendAction, arg
+from tyro.conf import Positional
 
-from tremble.cli.console import console
+from tremble.cli.console import Assignments, console
 
 
 @dataclass
@@ -38,11 +38,11 @@ class Evaluate:
     """Seed of the evaluation."""
     criterion: str = "mean"
     """Criterion to act by: `mean`, `own` (the agent's, as at the end of training), or a name of `tremble list`."""
-    set: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME=VALUE")] = ()
+    set: Assignments = ()
     """Change a setting of the criterion: --set eta=0.1."""
     epsilon: float | None = None
     """Probability of a random action (default: 0; on Atari, what the protocol says)."""
-    env_set: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME=VALUE")] = ()
+    env_set: Assignments = ()
     """Change an option of the environment, to test the agent in a variant: --env-set right_high=17."""
 
     def run(self) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated
 
 from rich.table import Table
 from rich.text import Text
-from tyro.conf import Positional, UseAppendAction, arg
+from tyro.conf import Positional
 
-from tremble.cli.console import console
+from tremble.cli.console import Assignments, console
 
 
 @dataclass
@@ -33,7 +32,7 @@ class List:
     sb3_zoo, control."""
     protocol: str | None = None
     """Protocol of an Atari study, with --hyperparameters atari; `tremble protocols` shows them."""
-    set: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME=VALUE")] = ()
+    set: Assignments = ()
     """Change a setting, as with `tremble train`."""
 
     def run(self) -> None:
@@ -69,44 +68,29 @@ class List:
 
 
 def _show_names() -> None:
-    """Every name with a line about it. Each section is printed before the next one is imported: agents need no JAX."""
-    sections: dict[str, Callable[[], Mapping[str, str]]] = {
-        "agents": _agents,
-        "criteria": _criteria,
-        "environments": _environments,
-        "studies": _studies,
-    }
-    for title, find in sections.items():
+    for title, names in _sections():
         table = Table.grid(padding=(0, 3))
-        for name, about in find().items():
+        for name, about in names.items():
             table.add_row(f"  [bold]{name}[/]", Text(about))
         console.print(f"[bold underline]{title}[/]")
         console.print(table)
         console.print()
 
 
-def _agents() -> Mapping[str, str]:
+def _sections() -> Iterator[tuple[str, Mapping[str, str]]]:
+    """Every name with a line about it. Each section is printed before the next one is imported: agents need no JAX."""
     from tremble.presets import PRESETS
 
-    return {name: about for name, (about, _) in PRESETS.items()}
-
-
-def _criteria() -> Mapping[str, str]:
+    yield "agents", {name: about for name, (about, _) in PRESETS.items()}
     from tremble.criteria import criterion_names
 
-    return criterion_names()
-
-
-def _environments() -> Mapping[str, str]:
+    yield "criteria", criterion_names()
     from tremble.envs.registry import jax_env_names
 
-    return dict.fromkeys(jax_env_names(), "")
-
-
-def _studies() -> Mapping[str, str]:
+    yield "environments", dict.fromkeys(jax_env_names(), "")
     from tremble.studies import STUDIES
 
-    return {name: study.about for name, study in STUDIES.items()}
+    yield "studies", {name: study.about for name, study in STUDIES.items()}
 
 
 @dataclass

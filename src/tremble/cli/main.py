@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
 
 import tyro
 from rich.console import Console
 from rich.text import Text
-from tyro.conf import subcommand
 
 from tremble.cli.console import console
 from tremble.cli.curves import Curves
@@ -20,19 +18,8 @@ from tremble.cli.study import Demo, Illustrate, Study
 from tremble.cli.train import Resume, Train
 from tremble.cli.video import Video
 
-Command = (
-    Annotated[Train, subcommand("train")]
-    | Annotated[Resume, subcommand("resume")]
-    | Annotated[Evaluate, subcommand("evaluate")]
-    | Annotated[Video, subcommand("video")]
-    | Annotated[Curves, subcommand("curves")]
-    | Annotated[Study, subcommand("study")]
-    | Annotated[Demo, subcommand("demo")]
-    | Annotated[Protocols, subcommand("protocols")]
-    | Annotated[Doctor, subcommand("doctor")]
-    | Annotated[Illustrate, subcommand("illustrate")]
-    | Annotated[List, subcommand("list")]
-)
+Command = Train | Resume | Evaluate | Video | Curves | Study | Demo | Protocols | Doctor | Illustrate | List
+"""Each class is the subcommand of its name in lower case."""
 
 
 def main(arguments: list[str] | None = None) -> None:

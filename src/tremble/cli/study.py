@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from rich.table import Table
-from tyro.conf import Positional, UseAppendAction, arg
+from tyro.conf import Positional
 
-from tremble.cli.console import console
+from tremble.cli.console import Assignments, console
 
 if TYPE_CHECKING:
     from tremble.studies.kit import Study as Plan
@@ -41,7 +41,7 @@ class Study:
     reuse_results: Path | None = None
     """Directory of a report of this study, from another machine or a store that is gone: the runs in its raw data are
     not made again if their settings are the ones wanted (studies nchain-readings and minatar)."""
-    set: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME=VALUE")] = ()
+    set: Assignments = ()
     """Choose what a study leaves open: --set games=breakout,asterix --set agents=pqr,qrdqn (its page says what)."""
 
     def run(self) -> None:

@@ -7,12 +7,12 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 from rich.table import Table
-from tyro.conf import Positional, UseAppendAction, arg
+from tyro.conf import Positional
 
-from tremble.cli.console import console
+from tremble.cli.console import Assignments, TrackerNames, console
 
 
 @dataclass
@@ -57,11 +57,11 @@ class Train:
     """Length of each evaluation in steps, in place of a number of episodes."""
     replay_file: Path | None = None
     """Keep the pictures of Atari's replay in this file instead of in memory."""
-    track: UseAppendAction[tuple[Literal["tensorboard", "wandb", "mlflow"], ...]] = ()
+    track: TrackerNames = ()
     """Send the metrics there too; needs pip install 'tremble[tracking]'."""
-    set: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME=VALUE")] = ()
+    set: Assignments = ()
     """Change a setting of the agent: --set delta_0=100 --set widths=128,128. See `tremble list --settings AGENT`."""
-    env_set: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME=VALUE")] = ()
+    env_set: Assignments = ()
     """Change an option of the environment: --env-set right_low=1 --env-set right_high=17."""
 
     def run(self) -> None:
@@ -111,7 +111,7 @@ class Resume:
 
     run_directory: Positional[Path]
     """The directory given to `tremble train --out`."""
-    track: UseAppendAction[tuple[Literal["tensorboard", "wandb", "mlflow"], ...]] = ()
+    track: TrackerNames = ()
     """Send the metrics there too."""
 
     def run(self) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-from tyro.conf import Positional, UseAppendAction, arg
+from tyro.conf import Positional
 
-from tremble.cli.console import console
+from tremble.cli.console import Assignments, console
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Video:
     """Seed of the evaluation whose first episode is shown."""
     criterion: str = "mean"
     """Criterion to act by: `mean`, `own` (the agent's, as at the end of training), or a name of `tremble list`."""
-    set: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME=VALUE")] = ()
+    set: Assignments = ()
     """Change a setting of the criterion: --set eta=0.1."""
     epsilon: float = 0.0
     """Probability of a random action."""

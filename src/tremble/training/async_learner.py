@@ -7,8 +7,7 @@ from typing import Any
 
 from tremble.networks import Network
 from tremble.training import compiled_calls
-from tremble.training.compiled_calls import Constants, Learner
-from tremble.training.flat import Flat
+from tremble.training.compiled_calls import Constants, Flat, Learner
 
 
 class AsyncLearner:

@@ -133,17 +133,6 @@ def read_meta(path: Path) -> dict[str, Any]:
     return _header(path)[0]
 
 
-def load(path: Path, like: Mapping[str, T]) -> dict[str, T]:
-    """Read pytrees shaped ``like`` those given."""
-    contents = read(path)
-    return {group: contents.tree(group, tree) for group, tree in like.items()}
-
-
-def load_group(path: Path, group: str) -> dict[str, np.ndarray]:
-    """Read all arrays of one flat group."""
-    return read(path).group(group)
-
-
 def _header(path: Path) -> tuple[dict[str, Any], str | None]:
     try:
         with safe_open(path, framework="numpy") as file:

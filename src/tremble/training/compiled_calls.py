@@ -5,8 +5,8 @@ For the same reason whole numbers travel together in one array, and what stays t
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any, NamedTuple
+from functools import lru_cache, partial
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -19,11 +19,59 @@ from tremble.dist import ReturnDist
 from tremble.learn import bootstrap_target, learn, regress, split_key, update_target
 from tremble.networks import Network
 from tremble.replay import Rows, draw_sample, unpack
-from tremble.training.diagnosis import Diagnosis, diagnose
-from tremble.training.flat import Flat
+from tremble.training.diagnosis import diagnose
 
 BLOCK = 256
 """Steps whose random numbers are drawn in one call."""
+T = TypeVar("T")
+
+
+class _Structure:
+    """A tree structure, equal only to itself; `_shared` makes one per structure."""
+
+    def __init__(self, treedef: Any):
+        self.treedef = treedef
+
+
+@lru_cache(maxsize=256)
+def _shared(treedef: Any) -> _Structure:
+    return _Structure(treedef)
+
+
+@jax.tree_util.register_pytree_node_class
+class Flat(Generic[T]):
+    """A pytree as a list of leaves; `tree` puts it together again, inside or outside compiled functions.
+
+    Equinox modules are flattened by Python code, field by field: for an agent, its parameters and its optimiser's state
+    some 150 reads a call, which for a small network takes longer than the arithmetic. A `Flat` is flattened once;
+    passing it hands JAX a list of arrays and a structure that is compared by identity.
+    """
+
+    __slots__ = ("leaves", "structure")
+
+    def __init__(self, leaves: list[Any], structure: _Structure):
+        """Use `Flat.of`."""
+        self.leaves, self.structure = leaves, structure
+
+    @staticmethod
+    def of(tree: T) -> Flat[T]:
+        """Flatten once."""
+        leaves, treedef = jax.tree.flatten(tree)
+        return Flat(leaves, _shared(treedef))
+
+    def tree(self) -> T:
+        """The pytree."""
+        tree: T = jax.tree.unflatten(self.structure.treedef, self.leaves)
+        return tree
+
+    def tree_flatten(self) -> tuple[list[Any], _Structure]:
+        """For JAX."""
+        return self.leaves, self.structure
+
+    @classmethod
+    def tree_unflatten(cls, structure: _Structure, leaves: Any) -> Flat[Any]:
+        """For JAX."""
+        return cls(list(leaves), structure)
 
 
 class Constants(eqx.Module):
@@ -95,10 +143,8 @@ def init(agent: Agent, seed: jax.Array, obs_shape: tuple[int, ...], n_actions: i
     return agent.init(stream_key(seed, RandomStream.PARAMETERS), obs_shape, n_actions)
 
 
-@jax.jit
-def diagnose_learner(agent: Agent, learner: LearnerState, seed: Any, obs: Any, batch: Any, clock: Clock) -> Diagnosis:
-    """Diagnostics for the metrics."""
-    return diagnose(agent, learner, seed, obs, batch, clock)
+diagnose_learner = jax.jit(diagnose)
+"""Diagnostics for the metrics."""
 
 
 @jax.jit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -15,8 +16,8 @@ import numpy as np
 from tremble.core import RandomStream, stream_key
 from tremble.criteria import Criterion, make_criterion
 from tremble.dist import ReturnDist
-from tremble.envs.gym import INFO_ACTION_MASK, INFO_NO_BOOTSTRAP, INFO_TRAINING_REWARD, EnvironmentFaultError
-from tremble.training.gym_loop import env_seed
+from tremble.envs.gym import INFO_ACTION_MASK, INFO_NO_BOOTSTRAP, INFO_TRAINING_REWARD
+from tremble.training.gym_loop import env_seed, environment_faults
 from tremble.training.trained import Policy, TrainedAgent
 from tremble.wasserstein import wasserstein
 
@@ -141,7 +142,10 @@ def evaluate(
         first, info = envs[i].reset(seed=env_seed(seed, RandomStream.EVALUATE, next_one.number))
         obs[i], masks[i] = agent.encoder(first), info.get(INFO_ACTION_MASK)
 
-    try:
+    with ExitStack() as stack:
+        for env in envs:
+            stack.callback(env.close)
+        stack.enter_context(environment_faults("the environment failed during evaluation"))
         for i in range(n):
             begin(i)
         finished = 0
@@ -173,15 +177,6 @@ def evaluate(
                     finished += 1
                     on_episode(finished)
                     begin(i)
-    except EnvironmentFaultError:
-        raise
-    except Exception as error:
-        raise EnvironmentFaultError(
-            f"the environment failed during evaluation: {type(error).__name__}: {error}"
-        ) from error
-    finally:
-        for env in envs:
-            env.close()
     counted = within(begun, steps, ends) if steps else begun
     return Evaluation(
         np.array([e.total for e in counted]),

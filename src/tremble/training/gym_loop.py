@@ -10,7 +10,9 @@ All randomness of the agent is a function of (seed, stream, number of the transi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +23,11 @@ import numpy as np
 
 from tremble.agent import ActorState, Agent, LearnerState
 from tremble.core import Noise, RandomStream, Transition, stream_key
-from tremble.envs.encoding import Encoder
 from tremble.envs.gym import Environment, EnvironmentFaultError, Observation, Outcome
 from tremble.replay import (
     Accumulator,
     FrameReplay,
     NumpyReplay,
-    Rows,
     draw_sample,
     frame_memory_estimate,
     memory_estimate,
@@ -38,9 +38,8 @@ from tremble.settings import SettingsError
 from tremble.training import compiled_calls
 from tremble.training.async_learner import AsyncLearner
 from tremble.training.checkpoint import Contents
-from tremble.training.compiled_calls import BLOCK, Constants, Learner, draw_acts, draw_learns
-from tremble.training.flat import Flat
-from tremble.training.loop import Episode, EpisodeCounter, Loop
+from tremble.training.compiled_calls import BLOCK, Constants, Flat, Learner, draw_acts, draw_learns
+from tremble.training.loop import EpisodeCounter, Loop
 from tremble.training.pending_priorities import PendingPriorities
 
 
@@ -49,8 +48,22 @@ def env_seed(seed: int, stream: RandomStream, *numbers: int) -> int:
     return int(np.random.SeedSequence([seed, int(stream), *numbers]).generate_state(1)[0])
 
 
+@contextmanager
+def environment_faults(what: str) -> Iterator[None]:
+    """Report any exception of the block as a fault of the environment; ``what`` begins the message."""
+    try:
+        yield
+    except EnvironmentFaultError:
+        raise
+    except Exception as error:
+        raise EnvironmentFaultError(f"{what}: {type(error).__name__}: {error}") from error
+
+
 class GymLoop(Loop):
     """A run with a Gymnasium environment as a `Loop`."""
+
+    COUNTERS = ("t", "episodes", "updates", "learned", "recent_steps", "recent_greedy")
+    """Whole numbers that are saved."""
 
     def __init__(
         self,
@@ -61,7 +74,7 @@ class GymLoop(Loop):
         replay_file: Path | None = None,
         step_log: Callable[[], dict[str, np.ndarray]] | None = None,
     ):
-        """Before the first step; replay has no room for more than ``steps`` transitions.
+        """Start the environments; replay has no room for more than ``steps`` transitions.
 
         ``replay_file`` takes the pictures of replay instead of memory. ``step_log`` returns the environment's own log.
         """
@@ -72,22 +85,26 @@ class GymLoop(Loop):
                 f"{agent.learning.batch_size}: use agent.fitted_to({n})"
             )
         self.agent, self.env, self.seed = agent, env, seed
+        self.encoder, self.n_actions, self.action_offset = env.encoder, env.n_actions, env.action_offset
+        self.frames_per_step = env.frames_per_step
+        self.capacity = min(agent.memory_size, steps)
+        """Items that fit into replay."""
         self.t = self.episodes = self.updates = 0
         self.learned = 0
         """Rounds of learning are done for transitions before this one."""
-        self.seen: Observation | None = None
-        """The newest observations; None before the first reset."""
-        self.start_obs = np.zeros(env.encoder.shape, env.encoder.dtype)
-        self.accumulator = Accumulator(agent.replay.n_step, float(agent.gamma), n)
-        self._steps, self._replay_file, self._step_log = steps, replay_file, step_log
-        self._replay: NumpyReplay | FrameReplay | None = None
-        self._counter = EpisodeCounter(n)
-        self._recent_steps = self._recent_greedy = 0
+        self.recent_steps = self.recent_greedy = 0
         """Transitions since the last row of the metrics, and how many of their actions were greedy."""
+        self.seen = self._start()
+        """The newest observations."""
+        self._check(self.seen.obs, "observation at the first reset")
+        self.start_obs = self.seen.obs[0].copy()
+        self.accumulator = Accumulator(agent.replay.n_step, float(agent.gamma), n)
+        self._replay_file, self._step_log = replay_file, step_log
+        self._counter = EpisodeCounter(n)
+        self.finished = self._counter.finished
 
         # Numbers become arrays once: a Python float would be sent to the device at every call.
         self._arrays = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), agent)
-        self._run: Flat[Constants] | None = None
         state = compiled_calls.init(self._arrays, jnp.asarray(seed), env.encoder.shape, env.n_actions)
         self._learner = Learner.of(state)
         actors = jax.tree.map(lambda x: jnp.stack([x] * n), agent.init_actor(env.n_actions))
@@ -95,7 +112,7 @@ class GymLoop(Loop):
         self._async = AsyncLearner(self._learner.params, agent.double) if agent.async_learning else None
         self._priorities = PendingPriorities(lag=1 if agent.async_learning else 0)
         self._act_noise: tuple[int, Any] = (-(10**9), None)
-        self._learn_noise: tuple[int, Any] = (-(10**9), None)
+        self._learn_noise: tuple[int, Any, Any] = (-(10**9), None, None)
 
         # Equinox modules are slow to read in Python: 1 us a field, 5 us a bound method, 40 us to bind one.
         self._learns_at, self._updates_target_at = agent.learning.learns_at, agent.learning.updates_target_at
@@ -124,61 +141,33 @@ class GymLoop(Loop):
         return self._learner.params.tree()
 
     @property
-    def finished(self) -> list[Episode]:
-        """Episodes that ended since whoever reads this list last emptied it."""
-        return self._counter.finished
-
-    @property
-    def encoder(self) -> Encoder:
-        """Turns observations of the environment into those of the agent."""
-        return self.env.encoder
-
-    @property
-    def n_actions(self) -> int:
-        """Number of actions."""
-        return self.env.n_actions
-
-    @property
-    def action_offset(self) -> int:
-        """Number of the first action in the environment's own space."""
-        return self.env.action_offset
-
-    @property
-    def frames_per_step(self) -> int:
-        """Frames of the environment that a transition spans."""
-        return self.env.frames_per_step
-
-    @property
     def intact(self) -> bool:
-        """False before the first observation, and after an interrupted update, which consumed the learner."""
+        """False after an interrupted update, which consumed the learner."""
         leaves = jax.tree.leaves(self._learner)
-        return self.seen is not None and not any(isinstance(x, jax.Array) and x.is_deleted() for x in leaves)
+        return not any(isinstance(x, jax.Array) and x.is_deleted() for x in leaves)
 
-    @property
+    @cached_property
     def replay(self) -> NumpyReplay | FrameReplay:
-        """The memory; allocated on first use, when it is known whether the environment has masks."""
-        if self._replay is None:
-            parts = (self.capacity, self.example(), self.agent.replay)
-            stacked = self.env.stacked
-            self._replay = FrameReplay(*parts, self.env.n_envs, self._replay_file) if stacked else NumpyReplay(*parts)
-        return self._replay
+        """The memory; allocated on first use, so that `memory` can be shown before."""
+        parts = (self.capacity, self._example(), self.agent.replay)
+        if self.env.stacked:
+            return FrameReplay(*parts, self.env.n_envs, self._replay_file)
+        return NumpyReplay(*parts)
 
-    @property
+    @cached_property
     def constants(self) -> Flat[Constants]:
         """What compiled calls get at every step, made once: agent, seed, frames per step and the layout of batches."""
-        if self._run is None:
-            seed = jnp.asarray(self.seed, jnp.int32)
-            self._run = Flat.of(Constants(self._arrays, seed, self.env.frames_per_step, self.replay.layout))
-        return self._run
+        seed = jnp.asarray(self.seed, jnp.int32)
+        return Flat.of(Constants(self._arrays, seed, self.frames_per_step, self.replay.layout))
 
     @property
     def memory(self) -> str:
         """Number of transitions in replay and the bytes they take once it is full; allocates nothing."""
         spec, n = self.agent.replay, self.env.n_envs
         if self.env.stacked:
-            nbytes = frame_memory_estimate(self.capacity, self.example(), spec, n)
+            nbytes = frame_memory_estimate(self.capacity, self._example(), spec, n)
         else:
-            nbytes = memory_estimate(self.capacity, self.example(), spec.prioritised)
+            nbytes = memory_estimate(self.capacity, self._example(), spec.prioritised)
         kept = f"replay: {self.capacity:,} transitions"
         if spec.rollout:
             kept = f"rollouts: {spec.rollout} steps in each of {n} environments, learned from once"
@@ -189,37 +178,27 @@ class GymLoop(Loop):
         """The pictures of replay, which are saved in blocks."""
         return self.replay.frames
 
-    @property
-    def capacity(self) -> int:
-        """Items that fit into replay."""
-        return min(self.agent.memory_size, self._steps)
-
-    def example(self) -> Transition:
+    def _example(self) -> Transition:
         """A transition of zeros with the shapes and types that replay stores."""
-        obs = jnp.zeros(self.env.encoder.shape, self.env.encoder.dtype)
-        seen = self._begin()
-        mask = None if seen.mask is None else jnp.zeros(self.env.n_actions, bool)
-        zero, extra = jnp.zeros(()), self.agent.init_actor(self.env.n_actions).extra
+        obs = jnp.zeros(self.encoder.shape, self.encoder.dtype)
+        mask = None if self.seen.mask is None else jnp.zeros(self.n_actions, bool)
+        zero, extra = jnp.zeros(()), self.agent.init_actor(self.n_actions).extra
         example = Transition(obs, jnp.zeros((), jnp.int32), zero, zero, obs, None, mask, extra)
         return jax.tree.map(np.asarray, example)
 
-    def _begin(self) -> Observation:
-        """The first observations, made on first use."""
-        if self.seen is None:
-            seeds = [env_seed(self.seed, RandomStream.RESET, i) for i in range(self.env.n_envs)]
-            self.seen = self._guarded(lambda: self.env.start(seeds))
-            self._check(self.seen.obs, "observation at the first reset")
-            self.start_obs = self.seen.obs[0].copy()
-        return self.seen
+    def _start(self, *numbers: int) -> Observation:
+        """Start an episode in every environment; seeds are a function of the run's seed and ``numbers``."""
+        seeds = [env_seed(self.seed, RandomStream.RESET, i, *numbers) for i in range(self.env.n_envs)]
+        with self._faults():
+            return self.env.start(seeds)
 
     def advance(self, until: int) -> None:
         """Step until at least ``until`` transitions are made."""
-        self._begin()
         while self.t < until:
             self._step()
 
     def _step(self) -> None:
-        env, seen = self.env, self._begin()
+        env, seen = self.env, self.seen
         n = env.n_envs
         # The number of each environment's transition; not used where the environment only resets.
         numbers = self.t + np.maximum(np.cumsum(~env.resetting) - 1, 0)
@@ -233,7 +212,8 @@ class GymLoop(Loop):
         env.send(actions)
         for i in np.flatnonzero(~env.resetting):
             self._learn(int(numbers[i]), drawn, int(i))
-        outcome = self._guarded(env.receive)
+        with self._faults():
+            outcome = env.receive()
         self._priorities.apply(self.replay)  # before an item of the batch is overwritten
         self._store(seen, actions, outcome, greedy)
         self.seen = outcome.next
@@ -273,8 +253,8 @@ class GymLoop(Loop):
             for item in items:
                 self.replay.insert(item)
             self.t += 1
-            self._recent_steps += 1
-            self._recent_greedy += bool(greedy[i])
+            self.recent_steps += 1
+            self.recent_greedy += bool(greedy[i])
             self.episodes += terminated or truncated
             self._counter.add(int(i), self.t, float(outcome.score[i]), bool(outcome.over[i]))
 
@@ -289,10 +269,9 @@ class GymLoop(Loop):
         self.learned = t + 1
         learns = self._learns_at(t)
         if self._updates_target_at(t) and not (learns and self._updates_target_always):
-            params, target_params, opt_state = self._learner
-            self._learner = Learner(
-                params, compiled_calls.move_target(self.constants, params, target_params), opt_state
-            )
+            learner = self._learner
+            target_params = compiled_calls.move_target(self.constants, learner.params, learner.target_params)
+            self._learner = learner._replace(target_params=target_params)
         if not learns:
             return
         update: Callable[..., tuple[Learner, Any]] = compiled_calls.update
@@ -303,7 +282,7 @@ class GymLoop(Loop):
             self._priorities.apply(self.replay)  # before the next sample
             first, noise, bits = self._learn_block(t)
             index = (t - first) * self._rounds + j
-            batch, slots = self._sample(bits[index], t)
+            batch, slots = self.replay.sample_batch(bits[index], self._importance(t))
             if self.agent.share_noise:
                 noise, index = jax.tree.map(lambda x: x[:, None], drawn), i
             numbers = np.array([index, t, self.updates, self.episodes, j], np.int32)
@@ -312,31 +291,24 @@ class GymLoop(Loop):
             if self._prioritised:
                 self._priorities.add(slots, losses, self.replay.count)
 
-    def _sample(self, bits: np.ndarray, t: int) -> tuple[Transition | Rows, np.ndarray]:
-        """A batch and its slots in replay."""
-        return self.replay.sample_batch(bits, self._importance(t))
-
     def _importance(self, t: int) -> float:
         """The exponent of importance weights; not computed without priorities, because this runs at every step."""
         return self.agent.replay.importance_exponent(t) if self._prioritised else 1.0
 
     def _act_block(self, n: int) -> tuple[int, Any]:
-        first, _ = self._act_noise
-        if not first <= self.t <= first + BLOCK - n:
-            self._act_noise = (
-                self.t,
-                draw_acts(self._arrays, np.int32(self.seed), np.int32(self.t), self.env.n_actions),
-            )
+        """Numbers for the next actions, drawn for `BLOCK` transitions at once, and the first transition of these."""
+        if not self._act_noise[0] <= self.t <= self._act_noise[0] + BLOCK - n:
+            noise = draw_acts(self._arrays, np.int32(self.seed), np.int32(self.t), self.n_actions)
+            self._act_noise = (self.t, noise)
         return self._act_noise
 
     def _learn_block(self, t: int) -> tuple[int, Any, np.ndarray]:
+        """The same for updates: first step, draws of the criterion, and random numbers for sampling."""
         length = max(1, BLOCK // self._rounds)
-        first, drawn = self._learn_noise
-        if not first <= t < first + length:
+        if not self._learn_noise[0] <= t < self._learn_noise[0] + length:
             noise = draw_learns(self._arrays, np.int32(self.seed), np.int32(t), length)
-            drawn = (noise.criterion, np.asarray(noise.sample))
-            self._learn_noise = (t, drawn)
-        return self._learn_noise[0], drawn[0], drawn[1]
+            self._learn_noise = (t, noise.criterion, np.asarray(noise.sample))
+        return self._learn_noise
 
     def record(self) -> dict[str, Any]:
         """A row of the metrics: diagnosis of the learner now, and what happened since the last row."""
@@ -344,19 +316,16 @@ class GymLoop(Loop):
         if self.t > learning.start_steps and self.replay.ready:
             key = stream_key(self.seed, RandomStream.DIAGNOSE, self.t)
             batch, _ = self.replay.sample(np.asarray(draw_sample(key, learning.batch_size)), self._importance(self.t))
-        clock = self.agent.clock(self.t, self.episodes, self.updates, self.frames_per_step)
-        clock = jax.tree.map(lambda x: np.int32(x), clock)
-        diagnosis = jax.device_get(
-            compiled_calls.diagnose_learner(
-                self._arrays, self.learner, np.int32(self.seed), self.start_obs, batch, clock
-            )
-        )
+        clock = jax.tree.map(np.int32, self.agent.clock(self.t, self.episodes, self.updates, self.frames_per_step))
+        seed = np.int32(self.seed)
+        diagnosis = compiled_calls.diagnose_learner(self._arrays, self.learner, seed, self.start_obs, batch, clock)
+        diagnosis = jax.device_get(diagnosis)
         row: dict[str, Any] = {"step": self.t}
         row |= {name: float(value) for name, value in diagnosis.numbers.items()}
         row |= self._counter.row()
-        row["behaviour_changed"] = 1.0 - self._recent_greedy / max(self._recent_steps, 1)
+        row["behaviour_changed"] = 1.0 - self.recent_greedy / max(self.recent_steps, 1)
         row["start_value"] = float(diagnosis.atoms.mean(-1).max())
-        self._recent_steps = self._recent_greedy = 0
+        self.recent_steps = self.recent_greedy = 0
         return row
 
     def step_log(self) -> dict[str, np.ndarray]:
@@ -370,31 +339,22 @@ class GymLoop(Loop):
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Pytrees and JSON-ready facts from which `load` continues, bit for bit if the environment can be restored."""
         self._priorities.apply(self.replay)
-        seen = self._begin()
         snapshots = self.env.snapshot()
         trees: dict[str, Any] = {
             "learner": jax.device_get(self.learner),
             "actors": jax.device_get(self.actors),
             "replay": self.replay.state(),
             "pending": self.accumulator.state(),
-            "env": {"obs": seen.obs, "start": self.start_obs},
+            "env": {"obs": self.seen.obs, "start": self.start_obs},
         }
-        if seen.mask is not None:
-            trees["env"]["mask"] = seen.mask
+        if self.seen.mask is not None:
+            trees["env"]["mask"] = self.seen.mask
         if self._async:
             trees["late"] = jax.device_get(self._async.late.tree())
         if waiting := self._priorities.state():
             trees["unranked"] = waiting
-        facts: dict[str, Any] = {
-            "t": self.t,
-            "episodes": self.episodes,
-            "updates": self.updates,
-            "learned": self.learned,
-            "recent_steps": self._recent_steps,
-            "recent_greedy": self._recent_greedy,
-            "episode_counter": self._counter.state(),
-            "snapshots": None,
-        }
+        facts: dict[str, Any] = {name: getattr(self, name) for name in self.COUNTERS}
+        facts |= {"episode_counter": self._counter.state(), "snapshots": None}
         if snapshots is not None:
             facts["snapshots"] = [facts for facts, _ in snapshots]
             for i, (_, arrays) in enumerate(snapshots):
@@ -409,9 +369,8 @@ class GymLoop(Loop):
             self._async.late = Flat.of(jax.tree.map(jnp.asarray, contents.tree("late", self._async.late.tree())))
         self._priorities.load(contents.group("unranked"))
         self._actors = Flat.of(jax.tree.map(jnp.asarray, contents.tree("actors", self.actors)))
-        self.t, self.episodes, self.updates = facts["t"], facts["episodes"], facts["updates"]
-        self.learned = facts["learned"]
-        self._recent_steps, self._recent_greedy = facts["recent_steps"], facts["recent_greedy"]
+        for name in self.COUNTERS:
+            setattr(self, name, facts[name])
         self._counter.load(facts["episode_counter"])
         self.start_obs = env["start"]
         self.seen = Observation(env["obs"], env.get("mask"))
@@ -419,7 +378,8 @@ class GymLoop(Loop):
         self.accumulator.load(contents.group("pending"))
         if facts["snapshots"] is not None:
             saved = [(fact, contents.group(f"snapshot-{i}")) for i, fact in enumerate(facts["snapshots"])]
-            there = self._guarded(lambda: self.env.rewind(saved))
+            with self._faults():
+                there = self.env.rewind(saved)
             if there is not None and np.array_equal(there, self.seen.obs):
                 return True
         self._restart()
@@ -428,8 +388,7 @@ class GymLoop(Loop):
     def _restart(self) -> None:
         """Start new episodes in all environments and drop the pending steps of the old ones."""
         n = self.env.n_envs
-        seeds = [env_seed(self.seed, RandomStream.RESET, i, self.t) for i in range(n)]
-        self.seen = self._guarded(lambda: self.env.start(seeds))
+        self.seen = self._start(self.t)
         for i in range(n):
             self.accumulator.drop(i)
         self._counter.restart()
@@ -443,13 +402,6 @@ class GymLoop(Loop):
                 "parameters, so the run stops here; what came before is saved. Repair the environment and resume."
             )
 
-    def _guarded(self, call: Any) -> Any:
-        """Call the environment; an exception is reported with the environment's name and the step."""
-        try:
-            return call()
-        except (KeyboardInterrupt, EnvironmentFaultError):
-            raise
-        except Exception as error:
-            raise EnvironmentFaultError(
-                f"{self.env.name} failed at step {self.t + 1}: {type(error).__name__}: {error}"
-            ) from error
+    def _faults(self) -> AbstractContextManager[None]:
+        """Report an exception of the environment with its name and the step."""
+        return environment_faults(f"{self.env.name} failed at step {self.t + 1}")

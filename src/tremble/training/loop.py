@@ -78,38 +78,22 @@ class Loop(ABC):
     """A run in progress: `XlaLoop` compiles environment and agent together, `GymLoop` steps any environment."""
 
     agent: Agent
+    encoder: Encoder
+    """Turns observations of the environment into those of the agent."""
+    n_actions: int
+    action_offset: int = 0
+    """Number of the first action in the environment's own space."""
+    frames_per_step: int = 1
+    """Frames of the environment that a transition spans."""
     t: int
     """Transitions made."""
-
-    @property
-    @abstractmethod
-    def finished(self) -> list[Episode]:
-        """Episodes that ended since whoever reads this list last emptied it."""
+    finished: list[Episode]
+    """Episodes that ended since whoever reads this list last emptied it."""
 
     @property
     @abstractmethod
     def params(self) -> Any:
         """The online parameters; the next `advance` may consume them."""
-
-    @property
-    @abstractmethod
-    def encoder(self) -> Encoder:
-        """Turns observations of the environment into those of the agent."""
-
-    @property
-    @abstractmethod
-    def n_actions(self) -> int:
-        """Number of actions."""
-
-    @property
-    def action_offset(self) -> int:
-        """Number of the first action in the environment's own space."""
-        return 0
-
-    @property
-    def frames_per_step(self) -> int:
-        """Frames of the environment that a transition spans."""
-        return 1
 
     @property
     @abstractmethod

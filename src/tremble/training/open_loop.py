@@ -33,7 +33,11 @@ def open_loop(spec: RunSpec, agent: Agent, env: Any, replay_file: Path | None = 
     else:
         _refuse_unknown_name(env)
         world, step_log = open_environment(env, spec.n_envs, spec.parallel, spec.env_options), None
-    return GymLoop(_fitted(agent, spec, world.n_envs), world, spec.seed, spec.steps, replay_file, step_log)
+    try:
+        return GymLoop(_fitted(agent, spec, world.n_envs), world, spec.seed, spec.steps, replay_file, step_log)
+    except BaseException:
+        world.close()
+        raise
 
 
 def _refuse_unknown_name(env: Any) -> None:

@@ -11,6 +11,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -167,23 +168,18 @@ def run_loop(
     on_message: Callable[[str], None] = lambda text: None,
 ) -> Run:
     """Open the loop of a run, restore what its directory holds, and train to the last step."""
-    loop = open_loop(spec, agent, env, replay_file)
-    try:
+    with closing(open_loop(spec, agent, env, replay_file)) as loop:
         on_message(loop.memory)
         run = RunInProgress(spec, env, loop, directory, checkpoint_every or max(1000, spec.steps // 20))
         if run.start(trackers):
             on_message(f"continuing at step {loop.t:,}")
-        try:
-            with deferred_interrupt() as interrupted:
-                while loop.t < spec.steps:
-                    run.advance(chunk)
-                    on_progress(loop.t, run.summary())
-                    if interrupted():
-                        raise KeyboardInterrupt
-        finally:
-            run.close()  # also on Ctrl-C and on errors: completed steps are saved
-    finally:
-        loop.close()
+        # Closed also on Ctrl-C and on errors: completed steps are saved.
+        with closing(run), deferred_interrupt() as interrupted:
+            while loop.t < spec.steps:
+                run.advance(chunk)
+                on_progress(loop.t, run.summary())
+                if interrupted():
+                    raise KeyboardInterrupt
     return run.result()
 
 
@@ -365,11 +361,6 @@ def _refuse_other_settings(directory: Path | None, here: Mapping[str, Any], ther
         )
 
 
-def _flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in tree.items():
-        flat |= _flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flat
-
-
-__all__ = ["Run", "evaluation_maker", "name_of", "resume", "run_loop", "train"]
+def _flatten(tree: Mapping[str, Any]) -> dict[str, Any]:
+    leaves = jax.tree_util.tree_leaves_with_path(tree, is_leaf=lambda node: not isinstance(node, dict))
+    return {jax.tree_util.keystr(path, simple=True, separator="."): value for path, value in leaves}

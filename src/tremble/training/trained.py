@@ -52,14 +52,8 @@ class TrainedAgent:
     @property
     def clock(self) -> Clock:
         """The time at which training stopped."""
-        counts = self.counts
-        return Clock(
-            np.int32(counts.transitions),
-            np.int32(counts.updates),
-            np.int32(counts.episodes),
-            np.int32(counts.frames),
-            self.agent.learning.start_steps,
-        )
+        counts = {name: np.int32(count) for name, count in dataclasses.asdict(self.counts).items()}
+        return Clock(**counts, start_transitions=self.agent.learning.start_steps)
 
     def distribution(self, obs: Any) -> ReturnDist:
         """Predicted return distribution of every action: ``atoms[actions, atoms]``, or ``[n, actions, atoms]``.
@@ -113,22 +107,28 @@ class TrainedAgent:
         return (encoded[None], True) if n is None else (encoded, False)
 
 
-@dataclass(frozen=True)
-class Policy:
+class Policy(eqx.Module):
     """`Agent.act` in n environments at a fixed time: for evaluation, videos and other libraries."""
 
     agent: Agent
     params: Network
-    n_actions: int
+    n_actions: int = eqx.field(static=True)
     clock: Clock
 
     def init_actors(self, n: int) -> ActorState:
         """Actor states at the start of n episodes, with a leading axis."""
         return jax.tree.map(lambda x: jnp.stack([x] * n), self.agent.init_actor(self.n_actions))
 
+    @jax.jit
     def act(self, actors: ActorState, obs: Any, mask: Any, keys: Key[Array, "n"]) -> tuple[Any, ActorState]:
         """Actions ``[n]`` (from 0) for encoded observations, and the new actor states; one key each."""
-        return _act(self.agent, self.params, actors, obs, mask, keys, self.clock)
+
+        def one(actor: ActorState, obs: Any, mask: Any, key: Any) -> tuple[jax.Array, ActorState]:
+            noise = self.agent.draw_act(key, self.n_actions)
+            action, actor, _, _ = self.agent.act(self.params, actor, obs, mask, noise, self.clock)
+            return action, actor
+
+        return jax.vmap(one, in_axes=(0, 0, None if mask is None else 0, 0))(actors, obs, mask, keys)
 
 
 def _for_evaluation(agent: Agent, criterion: Criterion | None, epsilon: float | None) -> Agent:
@@ -147,21 +147,7 @@ def _for_evaluation(agent: Agent, criterion: Criterion | None, epsilon: float | 
     )
 
 
-@jax.jit
-def _predict(agent: Agent, params: Network, obs: jax.Array) -> ReturnDist:
-    return agent.predict(params, obs)
-
-
-@jax.jit
-def _act(
-    agent: Agent, params: Network, actors: ActorState, obs: Any, mask: Any, keys: Any, clock: Clock
-) -> tuple[jax.Array, ActorState]:
-    def one(actor: ActorState, obs: Any, mask: Any, key: Any) -> tuple[jax.Array, ActorState]:
-        n_actions = agent.predict(params, obs[None]).atoms.shape[1]
-        action, actor, _, _ = agent.act(params, actor, obs, mask, agent.draw_act(key, n_actions), clock)
-        return action, actor
-
-    return jax.vmap(one, in_axes=(0, 0, None if mask is None else 0, 0))(actors, obs, mask, keys)
+_predict = jax.jit(Agent.predict)
 
 
 def load(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -23,6 +23,8 @@ from tremble.agent import ActorState, Agent, LearnerState
 from tremble.core import Enumerated, JaxEnv, RandomStream, Transition, stream_key
 from tremble.learn import learn, update_target
 from tremble.replay import Replay, draw_sample
+
+T = TypeVar("T")
 
 
 class TrainState(eqx.Module):
@@ -174,24 +176,29 @@ def _when(
 
 
 @partial(jax.jit, static_argnums=(3,))
-def init_single(agent: Agent, env: JaxEnv, seed: Int[Array, ""], capacity: int) -> TrainState:
-    """`init`, compiled."""
-    return init(agent, env, seed, capacity)
+def jit_init(agent: Agent, env: JaxEnv, seed: Int[Array, "*runs"], capacity: int) -> TrainState:
+    """`init`, compiled; `over_runs` with a vector of seeds."""
+    return over_runs(seed, lambda a, e, s: init(a, e, s, capacity))(agent, env, seed)
 
 
 @partial(jax.jit, static_argnums=(5, 6), donate_argnums=(3,))
-def chunk_single(agent, env, seed, state, t0, length, learning):  # type: ignore[no-untyped-def]
-    """`run_chunk`, compiled; the state passed in is consumed."""
-    return run_chunk(agent, env, seed, state, t0, length, learning)
+def jit_chunk(
+    agent: Agent,
+    env: JaxEnv,
+    seed: Int[Array, "*runs"],
+    state: TrainState,
+    t0: Int[Array, ""],
+    length: int,
+    learning: bool,
+) -> tuple[TrainState, StepLog]:
+    """`run_chunk`, compiled; `over_runs` with a vector of seeds. The state passed in is consumed."""
+    function = over_runs(seed, lambda a, e, s, x: run_chunk(a, e, s, x, t0, length, learning))
+    return function(agent, env, seed, state)
 
 
-@partial(jax.jit, static_argnums=(3,))
-def init_many(agents: Agent, envs: JaxEnv, seeds: Int[Array, "runs"], capacity: int) -> TrainState:
-    """`init` for stacked runs: every traced field of agent and environment, and the seed, has a leading axis."""
-    return jax.vmap(lambda a, e, s: init(a, e, s, capacity))(agents, envs, seeds)
+def over_runs(seed: Int[Array, "*runs"], function: Callable[..., T]) -> Callable[..., T]:
+    """The function for one run; with a vector of seeds, for as many stacked runs, in step with one another.
 
-
-@partial(jax.jit, static_argnums=(5, 6), donate_argnums=(3,))
-def chunk_many(agents, envs, seeds, states, t0, length, learning):  # type: ignore[no-untyped-def]
-    """`run_chunk` for stacked runs, in step with one another."""
-    return jax.vmap(lambda a, e, s, x: run_chunk(a, e, s, x, t0, length, learning))(agents, envs, seeds, states)
+    Of stacked runs every traced field of agent, environment and state has a leading axis.
+    """
+    return jax.vmap(function) if seed.ndim else function

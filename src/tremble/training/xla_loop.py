@@ -20,31 +20,26 @@ from tremble.replay import draw_sample, readable
 from tremble.training import xla_chunk as compiled
 from tremble.training.checkpoint import Contents
 from tremble.training.diagnosis import Diagnosis, diagnose
-from tremble.training.loop import DEFAULT_CHUNK, Episode, EpisodeCounter, Loop, next_stop
+from tremble.training.loop import DEFAULT_CHUNK, EpisodeCounter, Loop, next_stop
 from tremble.training.xla_chunk import TrainState
 
 
-def look(
-    agent: Agent, env: JaxEnv, seed: Int[Array, ""], state: TrainState, t: Int[Array, ""], learning: bool
+@partial(jax.jit, static_argnums=(5,))
+def jit_diagnose(
+    agent: Agent, env: JaxEnv, seed: Int[Array, "*runs"], state: TrainState, t: Int[Array, ""], learning: bool
 ) -> Diagnosis:
-    """Diagnose the state after ``t`` steps without changing it."""
-    clock = Clock(t, agent.learning.updates_before(t), state.episodes, t, agent.learning.start_steps)
-    batch = None
-    if learning:
-        noise = draw_sample(stream_key(seed, RandomStream.DIAGNOSE, t), agent.learning.batch_size)
-        batch = compiled.as_batch(env, state.replay.sample(noise, t))
-    obs = env.observe(env.reset(stream_key(seed, RandomStream.RESET, t)))
-    return diagnose(agent, state.learner, seed, obs, batch, clock)
+    """Diagnose the state after ``t`` steps without changing it; `over_runs` with a vector of seeds."""
 
+    def one(agent: Agent, env: JaxEnv, seed: Int[Array, ""], state: TrainState) -> Diagnosis:
+        clock = Clock(t, agent.learning.updates_before(t), state.episodes, t, agent.learning.start_steps)
+        batch = None
+        if learning:
+            noise = draw_sample(stream_key(seed, RandomStream.DIAGNOSE, t), agent.learning.batch_size)
+            batch = compiled.as_batch(env, state.replay.sample(noise, t))
+        obs = env.observe(env.reset(stream_key(seed, RandomStream.RESET, t)))
+        return diagnose(agent, state.learner, seed, obs, batch, clock)
 
-@partial(jax.jit, static_argnums=(5,))
-def _look_single(agent, env, seed, state, t, learning):  # type: ignore[no-untyped-def]
-    return look(agent, env, seed, state, t, learning)
-
-
-@partial(jax.jit, static_argnums=(5,))
-def _look_many(agents, envs, seeds, states, t, learning):  # type: ignore[no-untyped-def]
-    return jax.vmap(lambda a, e, s, x: look(a, e, s, x, t, learning))(agents, envs, seeds, states)
+    return compiled.over_runs(seed, one)(agent, env, seed, state)
 
 
 def encoder_of(env: JaxEnv) -> Encoder:
@@ -60,15 +55,10 @@ class CompiledRun:
         """Nothing is computed yet; replay has no room for more than ``steps`` transitions."""
         self.agent, self.env, self.seed = agent, env, jnp.asarray(seed, jnp.int32)
         self.capacity = min(agent.memory_size, steps)
-        self._init, self._chunk, self._look = (
-            (compiled.init_many, compiled.chunk_many, _look_many)
-            if self.seed.ndim
-            else (compiled.init_single, compiled.chunk_single, _look_single)
-        )
 
     def init(self) -> TrainState:
         """The state before the first step."""
-        return self._init(self.agent, self.env, self.seed, self.capacity)
+        return compiled.jit_init(self.agent, self.env, self.seed, self.capacity)
 
     def advance(self, state: TrainState, t: int, until: int) -> tuple[TrainState, int, dict[str, np.ndarray]]:
         """One compiled call, which consumes the state: new state, its step, and the log of the steps between.
@@ -78,14 +68,14 @@ class CompiledRun:
         start = self.agent.learning.start_steps
         end = min(until, start) if t < start else until
         now = jnp.asarray(t, jnp.int32)
-        state, log = self._chunk(self.agent, self.env, self.seed, state, now, end - t, t >= start)
+        state, log = compiled.jit_chunk(self.agent, self.env, self.seed, state, now, end - t, t >= start)
         return state, end, jax.device_get({f.name: getattr(log, f.name) for f in dataclasses.fields(log)})
 
     def diagnose(self, state: TrainState, t: int) -> Diagnosis:
         """The diagnosis of the state after ``t`` steps."""
         now, learning = jnp.asarray(t, jnp.int32), t > self.agent.learning.start_steps
-        diagnosis: Diagnosis = jax.device_get(self._look(self.agent, self.env, self.seed, state, now, learning))
-        return diagnosis
+        diagnosis = jit_diagnose(self.agent, self.env, self.seed, state, now, learning)
+        return jax.device_get(diagnosis)
 
 
 @dataclass
@@ -189,30 +179,17 @@ class XlaLoop(Loop):
     def __init__(self, agent: Agent, env: JaxEnv, seed: int, steps: int):
         """Before the first step."""
         self.agent, self.env = agent, env
+        self.encoder, self.n_actions = encoder_of(env), env.n_actions
         self.t = 0
         self.train_state: TrainState | None = None
         self._run, self._record = CompiledRun(agent, env, seed, steps), Record()
-
-    @property
-    def finished(self) -> list[Episode]:
-        """Episodes that ended since whoever reads this list last emptied it."""
-        return self._record.episodes.finished
+        self.finished = self._record.episodes.finished
 
     @property
     def params(self) -> Any:
         """The online parameters."""
         assert self.train_state is not None, "advance or load first"
         return self.train_state.learner.params
-
-    @property
-    def encoder(self) -> Encoder:
-        """The encoder of the same environment under Gymnasium."""
-        return encoder_of(self.env)
-
-    @property
-    def n_actions(self) -> int:
-        """Number of actions."""
-        return self.env.n_actions
 
     @property
     def memory(self) -> str:

@@ -58,7 +58,7 @@ class DeepSeaResult:
 
 def load_result(path: Path, seed: int, spec: RunSpec) -> DeepSeaResult:
     """Read a stored run."""
-    log = checkpoint.load_group(path, "log")
+    log = checkpoint.read(path).group("log")
     ended = np.flatnonzero(log["done"])
     reached = log["reward"][ended] > 0.5
     found = int(np.argmax(reached)) + 1 if reached.any() else len(ended) + 1
