@@ -88,7 +88,7 @@ def _show_names() -> None:
 def _agents() -> Mapping[str, str]:
     from tremble.presets import PRESETS
 
-    return {name: about for name, (about, _) in PRESETS.items()}
+    return {name: preset.about for name, preset in PRESETS.items()}
 
 
 def _criteria() -> Mapping[str, str]:
