@@ -45,13 +45,10 @@ ATARI: Hyperparameters = Hyperparameters(
     with_protocol=lambda protocol: with_protocol(ATARI, protocol),
     # DQN Zoo's, in agent steps.
     published={
-        "dqn": {"learning_rate": 2.5e-4},
-        "double_dqn": {"learning_rate": 2.5e-4},
+        **{name: {"learning_rate": 2.5e-4} for name in ("dqn", "double_dqn", "c51", "pqr_c51")},
         "prioritised_dqn": {"learning_rate": 2.5e-4 / 4},
         "bootstrapped_dqn": {"learning_rate": 2.5e-4} | _DENSE_IN_HEAD,
         **{name: _DENSE_IN_HEAD for name in ("iqn", "fqf", "ndqfn", "pqr_iqn", "pqr_fqf")},
-        "c51": {"learning_rate": 2.5e-4},
-        "pqr_c51": {"learning_rate": 2.5e-4},
         # QUOTA's own: its counters are steps of one of 16 environments, ours are transitions.
         "quota_onpolicy": {
             "target_update_interval": 160_000,
