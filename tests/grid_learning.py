@@ -24,7 +24,7 @@ from tremble.agent import Agent, LearnerState
 from tremble.core import Clock, Transition
 from tremble.criteria import Criterion, make_criterion
 from tremble.learn import bootstrap_target, learn
-from tremble.networks import noisy
+from tremble.networks import layers
 from tremble.presets import make
 from tremble.replay import Accumulator, NumpyReplay, ReplaySpec
 from tremble.representations import Representation, make_representation
@@ -72,8 +72,8 @@ FAINT = {"n_bins": 16, "delta_0": 10.0, "c": 0.1}
 
 def keep_noise_apart() -> None:
     """Unoptimised programs would draw the noise of a noisy layer anew for every product it is a factor of."""
-    draw = noisy._factor
-    noisy._factor = lambda key, n: jax.lax.optimization_barrier(draw(key, n))  # type: ignore[assignment]
+    draw = layers._factor
+    layers._factor = lambda key, n: jax.lax.optimization_barrier(draw(key, n))  # type: ignore[assignment]
 
 
 def fitting(module: Any, wanted: dict[str, Any]) -> Any:

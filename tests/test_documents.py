@@ -46,6 +46,6 @@ def test_published_counts_match_the_reference_file():
 def test_every_preset_has_a_page_that_names_it():
     index = (ROOT / "docs" / "agents" / "README.md").read_text()
     rows = re.findall(r"^\| \[`(\w+)`\]\((\w+\.md)\) \| (.*) \|$", index, re.M)
-    assert [(name, about) for name, _, about in rows] == [(name, about) for name, (about, _) in PRESETS.items()]
+    assert [(name, about) for name, _, about in rows] == [(name, preset.about) for name, preset in PRESETS.items()]
     for name, page, _ in rows:
         assert re.search(rf"[`\"]{name}[`\"]", (ROOT / "docs" / "agents" / page).read_text()), (name, page)

@@ -13,7 +13,7 @@ import pytest
 from grid_axes import AXES, PROGRAM, all_points, covering, name_of, pairs, product, some
 from grid_learning import agent_of, judge
 
-from tremble.networks import noisy
+from tremble.networks import layers
 
 POINTS = some()
 PROGRAMS = list(dict.fromkeys(tuple(point[axis] for axis in PROGRAM) for point in POINTS))
@@ -63,7 +63,7 @@ def test_covering_by_brute_force():
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: name_of(dict(zip(PROGRAM, p, strict=True))))
 def test_every_pair_learns(program, monkeypatch):
     """Updates, loss, means and distributions as `fork.Findings` wants them; behaviour acts by its criterion."""
-    plain = noisy._factor
+    plain = layers._factor
     monkeypatch.setattr(noisy, "_factor", lambda key, n: jax.lax.optimization_barrier(plain(key, n)))
     points = [point for point in POINTS if tuple(point[axis] for axis in PROGRAM) == program]
     faults = {name_of(result.point): result for result in judge(points) if result.faults}

@@ -12,7 +12,7 @@ from agent_helpers import batch_losses, flat_agent, predict_each, predict_one
 import tremble
 import tremble.learn
 from tremble.agent import Agent
-from tremble.core import Clock, Enumerated, Transition, pick_rows
+from tremble.core import Clock, Enumerated, Transition, materialise, pick_rows
 from tremble.criteria import Mean, Perturbed
 from tremble.learn import update_target
 from tremble.networks import MlpSpec
@@ -240,7 +240,7 @@ def test_picking_is_exact():
 def test_predict_taken_reads_the_taken_action():
     agent, batch = small_agent(), batch_of()
     params = state_of(agent).params
-    every = predict_each(agent, params, batch.obs_tm1.materialise())
+    every = predict_each(agent, params, materialise(batch.obs_tm1))
     taken = predict_taken(agent, params, batch.obs_tm1, batch.action_tm1)
     np.testing.assert_allclose(taken.atoms, every.atoms[jnp.arange(BATCH), batch.action_tm1], rtol=1e-5, atol=1e-6)
 

@@ -48,6 +48,11 @@ def stream_key(seed: ArrayLike, stream: RandomStream, counter: ArrayLike = 0) ->
     return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), int(stream)), counter)
 
 
+def split_key(key: PRNGKeyArray | None, n: int = 2) -> tuple[PRNGKeyArray | None, ...]:
+    """``n`` independent keys of a key; none of them where there is none, which stands for no randomness."""
+    return (None,) * n if key is None else tuple(jax.random.split(key, n))
+
+
 class Clock(eqx.Module):
     """The counters a schedule may read. Published protocols differ in which of them their ``t`` is.
 
@@ -103,14 +108,10 @@ class Enumerated(eqx.Module):
     table: Float[Array, "states *obs"]
     index: Int[Array, "*batch"]
 
-    def materialise(self) -> Float[Array, "*batch *obs"]:
-        """The observations themselves."""
-        return self.table[self.index]
-
 
 def materialise(obs: Any) -> Any:
     """Observations one per sample, also where they were given as `Enumerated`."""
-    return obs.materialise() if isinstance(obs, Enumerated) else obs
+    return obs.table[obs.index] if isinstance(obs, Enumerated) else obs
 
 
 def pick_rows(dist: ReturnDist, row: Int[Array, "batch"]) -> ReturnDist:

@@ -18,7 +18,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
 from tremble.agent import Agent, LearnerState
-from tremble.core import Clock, Enumerated, Noise, Transition, materialise, pick_rows
+from tremble.core import Clock, Enumerated, Noise, Transition, materialise, pick_rows, split_key
 from tremble.dist import ReturnDist
 from tremble.networks import Network
 from tremble.representations.base import pick_action
@@ -66,14 +66,12 @@ def best_return(
     atoms ``[batch, draws * atoms]`` are concatenated, and the mean over target atoms is the mean over draws.
     Where predictions are random, the one that selects and the one that evaluates are independent.
     """
-    evaluate_key, select_key = (None, None) if key is None else jax.random.split(key)
+    evaluate_key, select_key = split_key(key)
     evaluator = agent.predict(state.target_params, obs, agent.query("target", evaluate_key))
-    if agent.double:
-        selector = agent.predict(state.params, obs, agent.query("choose", select_key))
-    elif agent.random_predictions:
-        selector = agent.predict(state.target_params, obs, agent.query("choose", select_key))
-    else:
-        selector = evaluator
+    selector = evaluator
+    if agent.double or agent.random_predictions:
+        selecting = state.params if agent.double else state.target_params
+        selector = agent.predict(selecting, obs, agent.query("choose", select_key))
 
     def best(scores: Float[Array, "batch actions"]) -> Int[Array, "batch"]:
         return jnp.argmax(scores if mask is None else jnp.where(mask, scores, -jnp.inf), -1)
@@ -114,23 +112,6 @@ def bootstrap_target(
     return jax.lax.stop_gradient(target), changed.mean()
 
 
-def losses_of(
-    agent: Agent,
-    params: Network,
-    target_params: Network,
-    batch: Transition,
-    target: ReturnDist,
-    key: PRNGKeyArray | None = None,
-) -> tuple[Float[Array, ""], tuple[Float[Array, "batch"], ReturnDist]]:
-    """The objective, mean_b w_b loss_b + auxiliary_b; and the losses and predictions it is made of."""
-    predicted = predict_taken(agent, params, batch.obs_tm1, batch.action_tm1, key)
-    losses = agent.representation.loss(predicted, target, batch.extra)
-    shown = batch._replace(obs_tm1=materialise(batch.obs_tm1), obs_t=materialise(batch.obs_t))
-    auxiliary = agent.representation.auxiliary_loss(params, target_params, shown)
-    assert batch.weight is not None, "samplers set the weight"
-    return (batch.weight * losses).mean() + auxiliary.mean(), (losses, predicted)
-
-
 def learn(
     agent: Agent,
     state: LearnerState,
@@ -139,18 +120,10 @@ def learn(
     clock: Clock,
     key: PRNGKeyArray | None = None,
 ) -> tuple[LearnerState, LearnInfo]:
-    """One gradient step; ``key`` randomises predictions of agents that have random ones."""
+    """One gradient step; ``key`` randomises predictions of agents that have random ones, online and target apart."""
     online_key, target_key = split_key(key)
     target, changed = bootstrap_target(agent, state, batch, noise, clock, target_key)
     return regress(agent, state, batch, target, changed, online_key)
-
-
-def split_key(key: PRNGKeyArray | None) -> tuple[PRNGKeyArray | None, PRNGKeyArray | None]:
-    """The keys of an update's two parts: the online prediction, and the target."""
-    if key is None:
-        return None, None
-    online, target = jax.random.split(key)
-    return online, target
 
 
 def regress(
@@ -164,7 +137,13 @@ def regress(
     """A gradient step towards the target; ``changed`` goes into the diagnostics."""
 
     def objective(params: Network) -> tuple[Float[Array, ""], tuple[Float[Array, "batch"], ReturnDist]]:
-        return losses_of(agent, params, state.target_params, batch, target, key)
+        """mean_b w_b loss_b + auxiliary_b; and the losses and predictions it is made of."""
+        predicted = predict_taken(agent, params, batch.obs_tm1, batch.action_tm1, key)
+        losses = agent.representation.loss(predicted, target, batch.extra)
+        shown = batch._replace(obs_tm1=materialise(batch.obs_tm1), obs_t=materialise(batch.obs_t))
+        auxiliary = agent.representation.auxiliary_loss(params, state.target_params, shown)
+        assert batch.weight is not None, "samplers set the weight"
+        return (batch.weight * losses).mean() + auxiliary.mean(), (losses, predicted)
 
     (loss, (losses, predicted)), gradient = jax.value_and_grad(objective, has_aux=True)(state.params)
     updates, opt_state = agent.transform().update(gradient, state.opt_state, state.params)

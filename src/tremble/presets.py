@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 class Preset:
     """A named agent: its parts by name, and what it sets differently from them and from the table."""
 
+    about: str
+    """One line for lists of agents."""
     representation: str = "quantile"
     criterion: str = "mean"
     optimiser: str = "adam"
@@ -59,88 +61,86 @@ _ON_POLICY: dict[str, Any] = {
 }
 
 
-PRESETS: dict[str, tuple[str, Preset]] = {
-    "dqn": ("expected return only, epsilon-greedy", Preset("expected", epsilon_greedy=True)),
-    "double_dqn": (
-        "DQN that selects with the online parameters",
-        Preset("expected", epsilon_greedy=True, settings={"double": True}),
+PRESETS: dict[str, Preset] = {
+    "dqn": Preset("expected return only, epsilon-greedy", "expected", epsilon_greedy=True),
+    "double_dqn": Preset(
+        "DQN that selects with the online parameters", "expected", epsilon_greedy=True, settings={"double": True}
     ),
-    "prioritised_dqn": (
+    "prioritised_dqn": Preset(
         "double DQN with prioritised replay",
-        Preset("expected", epsilon_greedy=True, settings={"double": True, "prioritised": True}),
+        "expected",
+        epsilon_greedy=True,
+        settings={"double": True, "prioritised": True},
     ),
-    "c51": ("probabilities on a fixed support, epsilon-greedy", Preset("categorical", epsilon_greedy=True)),
-    "qrdqn": ("quantile regression, epsilon-greedy: the baseline", Preset(epsilon_greedy=True)),
-    "iqn": ("quantiles at sampled levels, epsilon-greedy", Preset("implicit", epsilon_greedy=True)),
-    "fqf": ("quantiles at learned levels, epsilon-greedy", Preset("fully_parameterised", epsilon_greedy=True)),
-    "mmd": ("particles matched by all moments at once, epsilon-greedy", Preset("particles", epsilon_greedy=True)),
-    "rainbow": (
+    "c51": Preset("probabilities on a fixed support, epsilon-greedy", "categorical", epsilon_greedy=True),
+    "qrdqn": Preset("quantile regression, epsilon-greedy: the baseline", epsilon_greedy=True),
+    "iqn": Preset("quantiles at sampled levels, epsilon-greedy", "implicit", epsilon_greedy=True),
+    "fqf": Preset("quantiles at learned levels, epsilon-greedy", "fully_parameterised", epsilon_greedy=True),
+    "mmd": Preset("particles matched by all moments at once, epsilon-greedy", "particles", epsilon_greedy=True),
+    "rainbow": Preset(
         "C51, double, dueling, noisy, prioritised, 3 steps: as DQN Zoo",
-        Preset("categorical", settings={"noisy": True} | RAINBOW),
+        "categorical",
+        settings={"noisy": True} | RAINBOW,
     ),
-    "rainbow_dopamine": (
+    "rainbow_dopamine": Preset(
         "C51, prioritised, 3 steps, epsilon-greedy: as Dopamine",
-        Preset("categorical", epsilon_greedy=True, settings={"prioritised": True, "n_step": 3}),
+        "categorical",
+        epsilon_greedy=True,
+        settings={"prioritised": True, "n_step": 3},
     ),
-    "bootstrapped_dqn": (
+    "bootstrapped_dqn": Preset(
         "ten heads with random priors, one followed per episode",
-        # Each head bootstraps by its own action.
-        Preset(
-            "bootstrapped",
-            "random_atom",
-            settings={"criterion_for": "behaviour", "resample_noise_every": "episode", "double": True},
-        ),
+        "bootstrapped",  # each head bootstraps by its own action
+        "random_atom",
+        settings={"criterion_for": "behaviour", "resample_noise_every": "episode", "double": True},
     ),
-    "quota": (
-        "quantile regression, options that act by a part of the quantiles",
-        Preset("options", epsilon_greedy=True),
-    ),
-    "quota_onpolicy": (
+    "quota": Preset("quantile regression, options that act by a part of the quantiles", "options", epsilon_greedy=True),
+    "quota_onpolicy": Preset(
         "QUOTA as published: 16 environments, rollouts of 5 steps, no replay",
-        Preset("options", optimiser="rmsprop", epsilon_greedy=True, settings=_ON_POLICY),
+        "options",
+        optimiser="rmsprop",
+        epsilon_greedy=True,
+        settings=_ON_POLICY,
     ),
-    "ndqfn": ("quantile function that cannot decrease, bonus for what is new", Preset("non_decreasing")),
-    "dltv": ("quantile regression, optimistic bonus c_t sigma_+", Preset(criterion="dltv")),
-    "p_dltv": ("DLTV with its bonus times a normal number", Preset(criterion="p_dltv")),
-    "pqr": ("quantile regression, randomly re-weighted quantiles: the paper's method", Preset(criterion="pqr")),
+    "ndqfn": Preset("quantile function that cannot decrease, bonus for what is new", "non_decreasing"),
+    "dltv": Preset("quantile regression, optimistic bonus c_t sigma_+", criterion="dltv"),
+    "p_dltv": Preset("DLTV with its bonus times a normal number", criterion="p_dltv"),
+    "pqr": Preset("quantile regression, randomly re-weighted quantiles: the paper's method", criterion="pqr"),
     # The paper's closing claim is that its criterion suits any distributional agent.
-    "pqr_c51": ("PQR's criterion on C51", Preset("categorical", "pqr")),
-    "pqr_iqn": (
+    "pqr_c51": Preset("PQR's criterion on C51", "categorical", "pqr"),
+    "pqr_iqn": Preset(
         "PQR's criterion on IQN, whose actions are chosen at evenly spaced levels",
-        Preset("implicit", "pqr", settings={"choose_levels": "midpoints", "n_bins": 32}),
+        "implicit",
+        "pqr",
+        settings={"choose_levels": "midpoints", "n_bins": 32},
     ),
-    "pqr_fqf": ("PQR's criterion on FQF", Preset("fully_parameterised", "pqr", settings={"n_bins": 32})),
-    "pqr_mmd": (
-        "PQR's criterion on MMDQN, its particles sorted",
-        Preset("particles", "pqr", settings={"criterion.order": "sorted"}),
+    "pqr_fqf": Preset("PQR's criterion on FQF", "fully_parameterised", "pqr", settings={"n_bins": 32}),
+    "pqr_mmd": Preset(
+        "PQR's criterion on MMDQN, its particles sorted", "particles", "pqr", settings={"criterion.order": "sorted"}
     ),
-    "pqr_rainbow": (
-        "PQR's criterion in place of Rainbow's noisy layers",
-        Preset("categorical", "pqr", settings=RAINBOW),
-    ),
+    "pqr_rainbow": Preset("PQR's criterion in place of Rainbow's noisy layers", "categorical", "pqr", settings=RAINBOW),
     # The paper's schedule ablation has five curves: pqr itself and these. It prints no scales for them; ours are 1 for
     # the constant, and DLTV's 50 where DLTV's schedule is imitated.
-    "pqr_const": (
+    "pqr_const": Preset(
         "ablation: perturbation of constant size",
-        Preset(criterion="pqr", settings={"criterion.schedule.kind": "const", "delta_0": 1.0}),
+        criterion="pqr",
+        settings={"criterion.schedule.kind": "const", "delta_0": 1.0},
     ),
-    "pqr_opt": (
-        "ablation: always the top quantile instead of a random draw",
-        Preset(criterion="pqr", settings={"draw_law": "top"}),
+    "pqr_opt": Preset(
+        "ablation: always the top quantile instead of a random draw", criterion="pqr", settings={"draw_law": "top"}
     ),
-    "pqr_sqrt_log": (
+    "pqr_sqrt_log": Preset(
         "ablation: size c sqrt(log t / t)",
-        Preset(criterion="pqr", settings={"criterion.schedule.kind": "sqrt_log", "delta_0": 50.0}),
+        criterion="pqr",
+        settings={"criterion.schedule.kind": "sqrt_log", "delta_0": 50.0},
     ),
-    "pqr_sqrt_log_opt": (
+    "pqr_sqrt_log_opt": Preset(
         "ablation: size c sqrt(log t / t), always the top quantile",
-        Preset(
-            criterion="pqr",
-            settings={"criterion.schedule.kind": "sqrt_log", "delta_0": 50.0, "draw_law": "top"},
-        ),
+        criterion="pqr",
+        settings={"criterion.schedule.kind": "sqrt_log", "delta_0": 50.0, "draw_law": "top"},
     ),
 }
-"""One line about each named agent, and what it is made of."""
+"""The named agents."""
 
 
 Layer = Literal["default", "table", "preset", "published", "yours"]
@@ -235,7 +235,7 @@ def resolve(
     """
     if name not in PRESETS:
         raise SettingsError(f"there is no agent {name!r}; {nearest(name, PRESETS)}")
-    preset, changes = PRESETS[name][1], dict(changes or {})
+    preset, changes = PRESETS[name], dict(changes or {})
     table = find_hyperparameters(hyperparameters, protocol)
     published = table.published.get(name, {})
     layers = _Layers(preset, table, hyperparameters if protocol is None else f"{hyperparameters} under {protocol}")

@@ -32,32 +32,23 @@ _SIZES_BY_PROTOCOL: dict[tuple[str, str], dict[str, Any]] = {
 ATARI: Hyperparameters = Hyperparameters(
     batch_size=32,
     n_quantiles=200,
-    kappa=1.0,
-    beta=0.05,
     memory_size=1_000_000,
     learning_rate=5e-5,
     gamma=0.99,
     update_interval=4,
     target_update_interval=10_000,
     start_steps=50_000,
-    epsilon_start=1.0,
-    epsilon_end=0.01,
     epsilon_decay_steps=250_000,
-    c=50.0,
     delta_0=1e6,
     widths=(512,),
     network=ConvSpec(),
-    support=(-10.0, 10.0),
     with_protocol=lambda protocol: with_protocol(ATARI, protocol),
     # DQN Zoo's, in agent steps.
     published={
-        "dqn": {"learning_rate": 2.5e-4},
-        "double_dqn": {"learning_rate": 2.5e-4},
+        **{name: {"learning_rate": 2.5e-4} for name in ("dqn", "double_dqn", "c51", "pqr_c51")},
         "prioritised_dqn": {"learning_rate": 2.5e-4 / 4},
         "bootstrapped_dqn": {"learning_rate": 2.5e-4} | _DENSE_IN_HEAD,
         **{name: _DENSE_IN_HEAD for name in ("iqn", "fqf", "ndqfn", "pqr_iqn", "pqr_fqf")},
-        "c51": {"learning_rate": 2.5e-4},
-        "pqr_c51": {"learning_rate": 2.5e-4},
         # QUOTA's own: its counters are steps of one of 16 environments, ours are transitions.
         "quota_onpolicy": {
             "target_update_interval": 160_000,
@@ -73,26 +64,21 @@ ATARI: Hyperparameters = Hyperparameters(
 
 # Ours, for a first success on Atari without an accelerator: half the filters and a dense layer of 256, 50 quantiles
 # (together half of an update's time), returns over three steps, exploration that fades within 100,000 steps.
-ATARI_SMALL = Hyperparameters(
-    batch_size=32,
+ATARI_SMALL = dataclasses.replace(
+    ATARI,
     n_quantiles=50,
-    kappa=1.0,
-    beta=0.05,
     memory_size=200_000,
     learning_rate=2.5e-4,
-    gamma=0.99,
     update_interval=2,
     target_update_interval=1_000,
     start_steps=5_000,
-    epsilon_start=1.0,
-    epsilon_end=0.01,
     epsilon_decay_steps=50_000,
-    c=50.0,
     delta_0=1e5,
     widths=(256,),
     network=ConvSpec(((16, 8, 4), (32, 4, 2), (32, 3, 1))),
-    support=(-10.0, 10.0),
     settings={"n_step": 3},
+    with_protocol=None,
+    published={},
 )
 
 

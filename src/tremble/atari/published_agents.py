@@ -6,85 +6,67 @@ Times are in steps of the agent (DQN Zoo's own files count frames, four to a ste
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from tremble.settings import SettingsError, nearest
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PublishedAgent:
     """One agent as one code base trains it on Atari."""
 
     protocol: str
     agent: str
-    optimiser: Literal["adam", "rmsprop_centred"]
+    optimiser: Literal["adam", "rmsprop_centred"] = "adam"
     learning_rate: float
     optimiser_epsilon: float
-    gradient: Literal["none", "global_norm_10", "td_error_clipped"]
+    gradient: Literal["none", "global_norm_10", "td_error_clipped"] = "none"
     """What is done to gradients; a clipped error is the Huber loss at 1."""
-    replay_start_steps: int
-    target_update_steps: int
-    epsilon_end: float | None
+    replay_start_steps: int = 50_000
+    target_update_steps: int = 10_000
+    epsilon_end: float | None = 0.01
     """None: no epsilon-greedy after the random start."""
-    evaluate_epsilon: float
-    n_step: int
-    prioritised: bool
+    evaluate_epsilon: float = 0.001
+    n_step: int = 1
+    prioritised: bool = False
     head: str
     source: str
 
 
-def _zoo(agent: str, **settings: object) -> PublishedAgent:
-    common = {
-        "optimiser": "adam",
-        "gradient": "global_norm_10",
-        "replay_start_steps": 50_000,
-        "target_update_steps": 10_000,
-        "epsilon_end": 0.01,
-        "evaluate_epsilon": 0.001,
-        "n_step": 1,
-        "prioritised": False,
-    }
-    folder = {"double_dqn": "double_q", "prioritised_dqn": "prioritized"}.get(agent, agent)
-    source = f"google-deepmind/dqn_zoo: dqn_zoo/{folder}/run_atari.py"
-    return PublishedAgent(protocol="dqn_zoo", agent=agent, source=source, **(common | settings))  # type: ignore[arg-type]
-
-
-def _dopamine(agent: str, folder: str, **settings: object) -> PublishedAgent:
-    common = {
-        "optimiser": "adam",
-        "gradient": "none",
-        "replay_start_steps": 20_000,
-        "target_update_steps": 8_000,
-        "epsilon_end": 0.01,
-        "evaluate_epsilon": 0.001,
-        "n_step": 1,
-        "prioritised": False,
-    }
-    source = f"google/dopamine: dopamine/{folder}"
-    return PublishedAgent(protocol="dopamine", agent=agent, source=source, **(common | settings))  # type: ignore[arg-type]
+_DQN: dict[str, Any] = {"optimiser": "rmsprop_centred", "learning_rate": 2.5e-4, "gradient": "td_error_clipped"}
+_ZOO_RMSPROP_EPSILON = 0.01 / 32**2
 
 
 def _paper(agent: str, epsilon_end: float | None) -> PublishedAgent:
     return PublishedAgent(
         protocol="paper",
         agent=agent,
-        optimiser="adam",
         learning_rate=5e-5,
         optimiser_epsilon=0.01 / 32,
-        gradient="none",
-        replay_start_steps=50_000,
-        target_update_steps=10_000,
         epsilon_end=epsilon_end,
-        evaluate_epsilon=0.001,
-        n_step=1,
-        prioritised=False,
         head="200 quantiles, kappa 1",
         source="Pitfall of Optimism, table of hyperparameters; Adam's epsilon and the gradient: "
         "toshikwa/fqf-iqn-qrdqn.pytorch (inferred)",
     )
 
 
-_RMSPROP_EPSILON = 0.01 / 32**2
+def _zoo(agent: str, folder: str, **settings: Any) -> PublishedAgent:
+    source = f"google-deepmind/dqn_zoo: dqn_zoo/{folder}/run_atari.py"
+    common = {"protocol": "dqn_zoo", "gradient": "global_norm_10", "source": source}
+    return PublishedAgent(agent=agent, **(common | settings))
+
+
+def _dopamine(agent: str, folder: str, **settings: Any) -> PublishedAgent:
+    source = f"google/dopamine: dopamine/{folder}"
+    return PublishedAgent(
+        protocol="dopamine",
+        agent=agent,
+        source=source,
+        replay_start_steps=20_000,
+        target_update_steps=8_000,
+        **settings,
+    )
+
 
 PUBLISHED: tuple[PublishedAgent, ...] = (
     _paper("qrdqn", 0.01),
@@ -92,38 +74,36 @@ PUBLISHED: tuple[PublishedAgent, ...] = (
     _paper("pqr", None),
     _zoo(
         "dqn",
-        optimiser="rmsprop_centred",
-        learning_rate=2.5e-4,
-        optimiser_epsilon=_RMSPROP_EPSILON,
-        gradient="td_error_clipped",
+        "dqn",
+        optimiser_epsilon=_ZOO_RMSPROP_EPSILON,
         epsilon_end=0.1,
         evaluate_epsilon=0.05,
         head="one value",
+        **_DQN,
     ),
     _zoo(
         "double_dqn",
-        optimiser="rmsprop_centred",
-        learning_rate=2.5e-4,
-        optimiser_epsilon=_RMSPROP_EPSILON,
-        gradient="td_error_clipped",
+        "double_q",
+        optimiser_epsilon=_ZOO_RMSPROP_EPSILON,
         target_update_steps=30_000,
         evaluate_epsilon=0.01,
         head="one value, one bias for all actions",
+        **_DQN,
     ),
     _zoo(
         "prioritised_dqn",
-        optimiser="rmsprop_centred",
-        learning_rate=6.25e-5,
-        optimiser_epsilon=_RMSPROP_EPSILON / 16,
-        gradient="td_error_clipped",
+        "prioritized",
+        optimiser_epsilon=_ZOO_RMSPROP_EPSILON / 16,
         target_update_steps=30_000,
         evaluate_epsilon=0.01,
         prioritised=True,
         head="one value, one bias for all actions",
+        **(_DQN | {"learning_rate": 6.25e-5}),
     ),
-    _zoo("c51", learning_rate=2.5e-4, optimiser_epsilon=0.01 / 32, head="51 atoms on [-10, 10]"),
-    _zoo("qrdqn", learning_rate=5e-5, optimiser_epsilon=0.01 / 32, head="201 quantiles, kappa 1"),
+    _zoo("c51", "c51", learning_rate=2.5e-4, optimiser_epsilon=0.01 / 32, head="51 atoms on [-10, 10]"),
+    _zoo("qrdqn", "qrdqn", learning_rate=5e-5, optimiser_epsilon=0.01 / 32, head="201 quantiles, kappa 1"),
     _zoo(
+        "iqn",
         "iqn",
         learning_rate=5e-5,
         optimiser_epsilon=0.01 / 32,
@@ -132,6 +112,7 @@ PUBLISHED: tuple[PublishedAgent, ...] = (
         head="64 cosines, 64 levels online, 64 target, 64 to choose",
     ),
     _zoo(
+        "rainbow",
         "rainbow",
         learning_rate=6.25e-5,
         optimiser_epsilon=0.005 / 32,
@@ -143,15 +124,7 @@ PUBLISHED: tuple[PublishedAgent, ...] = (
         prioritised=True,
         head="51 atoms on [-10, 10], dueling, noisy",
     ),
-    _dopamine(
-        "dqn",
-        "tf/agents/dqn/configs (the curves called DQN)",
-        optimiser="rmsprop_centred",
-        learning_rate=2.5e-4,
-        optimiser_epsilon=1e-5,
-        gradient="td_error_clipped",
-        head="one value",
-    ),
+    _dopamine("dqn", "tf/agents/dqn/configs (the curves called DQN)", optimiser_epsilon=1e-5, head="one value", **_DQN),
     _dopamine(
         "dqn_adam",
         "jax/agents/dqn/configs/dqn.gin",

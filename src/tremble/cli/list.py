@@ -81,7 +81,7 @@ def _sections() -> Iterator[tuple[str, Mapping[str, str]]]:
     """Every name with a line about it. Each section is printed before the next one is imported: agents need no JAX."""
     from tremble.presets import PRESETS
 
-    yield "agents", {name: about for name, (about, _) in PRESETS.items()}
+    yield "agents", {name: preset.about for name, preset in PRESETS.items()}
     from tremble.criteria import criterion_names
 
     yield "criteria", criterion_names()

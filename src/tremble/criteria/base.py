@@ -41,3 +41,11 @@ class RiskMeasure(Criterion):
     def score(self, dist: ReturnDist, noise: Noise, clock: Clock) -> Float[Array, "*actions"]:
         """The measure of each action."""
         return self.measure(dist)
+
+
+class Mean(RiskMeasure):
+    """score(a) = E[Z(a)]."""
+
+    def measure(self, dist: ReturnDist) -> Float[Array, "*actions"]:
+        """The mean of each action."""
+        return dist.mean()

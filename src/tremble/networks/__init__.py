@@ -1,33 +1,30 @@
 """Torsos and heads; what a head's outputs mean is the representation's business."""
 
-from tremble.networks.conv import MINATAR, NATURE, ConvSpec, ConvTorso
-from tremble.networks.heads import Dueling, Head, HiddenBranch, Plain, batch_outputs, deepen_streams, make_head
-from tremble.networks.implicit import ImplicitHead
-from tremble.networks.initialisation import Initialisation, initialise
-from tremble.networks.network import Network, SideBySide, Torso, init_torso
-from tremble.networks.noisy import NoisyLinear
+from tremble.networks.conv import MINATAR, ConvSpec
+from tremble.networks.heads import Dueling, Head, HiddenBranch, batch_outputs, deepen_streams, make_head
+from tremble.networks.implicit import ImplicitHead, embed_level
+from tremble.networks.initialisation import initialise
+from tremble.networks.layers import NoisyLinear, linear
+from tremble.networks.network import Network, SideBySide, init_torso
 from tremble.networks.torsos import Mlp, MlpSpec
 
 __all__ = [
     "MINATAR",
-    "NATURE",
     "ConvSpec",
-    "ConvTorso",
     "Dueling",
     "Head",
+    "HiddenBranch",
     "ImplicitHead",
-    "Initialisation",
     "Mlp",
     "MlpSpec",
-    "NoisyLinear",
-    "Plain",
     "Network",
+    "NoisyLinear",
     "SideBySide",
-    "Torso",
+    "batch_outputs",
+    "deepen_streams",
+    "embed_level",
     "init_torso",
     "initialise",
-    "HiddenBranch",
-    "batch_outputs",
+    "linear",
     "make_head",
-    "deepen_streams",
 ]

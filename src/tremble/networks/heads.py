@@ -8,8 +8,8 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from tremble.networks.affine import affine
-from tremble.networks.noisy import NoisyLinear, linear
+from tremble.core import split_key
+from tremble.networks.layers import NoisyLinear, affine, linear
 from tremble.networks.taken import outputs_taken, worth_grouping
 
 
@@ -48,14 +48,14 @@ class Plain(eqx.Module):
 
 
 class HiddenBranch(eqx.Module):
-    """A hidden layer with ReLU and one behind it, in place of a single layer."""
+    """A hidden layer with ReLU and one layer, or a head, behind it."""
 
     hidden: eqx.nn.Linear | NoisyLinear
-    out: eqx.nn.Linear | NoisyLinear
+    out: eqx.nn.Linear | NoisyLinear | Head
 
-    def __call__(self, x: Float[Array, "in"], *, key: PRNGKeyArray | None = None) -> Float[Array, "out"]:
+    def __call__(self, x: Float[Array, "in"], *, key: PRNGKeyArray | None = None) -> Float[Array, "..."]:
         """Apply both; of noisy layers each has noise of its own."""
-        hidden_key, out_key = (None, None) if key is None else jax.random.split(key)
+        hidden_key, out_key = split_key(key)
         return self.out(jax.nn.relu(self.hidden(x, key=hidden_key)), key=out_key)
 
 
@@ -75,7 +75,7 @@ class Dueling(eqx.Module):
         self, features: Float[Array, "features"], key: PRNGKeyArray | None = None
     ) -> Float[Array, "actions n"]:
         """Outputs of every action."""
-        value_key, advantage_key = (None, None) if key is None else jax.random.split(key)
+        value_key, advantage_key = split_key(key)
         value = self.value(features, key=value_key)
         advantage = self.advantage(features, key=advantage_key).reshape(-1, value.shape[0])
         return value + advantage - advantage.mean(0)

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
-from tremble.networks.affine import affine
 from tremble.networks.initialisation import Initialisation
+from tremble.networks.layers import affine
 
 
 class Mlp(eqx.Module):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -51,10 +51,8 @@ class Representation(eqx.Module):
     batch axis, so that a head may compute a batch in one product; `jax.vmap` makes them from code for one sample.
     """
 
-    @property
-    def random_levels(self) -> bool:
-        """Whether predictions draw levels, so that every sample needs a prediction of its own."""
-        return False
+    random_levels: ClassVar[bool] = False
+    """Whether predictions draw levels, so that every sample needs a prediction of its own."""
 
     @property
     def n_torsos(self) -> int:

@@ -12,34 +12,18 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from tremble.core import Noise, Scalar
 from tremble.dist import ReturnDist
 from tremble.losses import huber
-from tremble.networks import Head, NoisyLinear, make_head
-from tremble.networks.noisy import linear
+from tremble.networks import HiddenBranch, linear, make_head
 from tremble.representations.base import DETERMINISTIC, ActContext, Query, Representation
 
 
-class ValueHead(eqx.Module):
-    """One estimate: a hidden layer, then a value per action."""
-
-    hidden: eqx.nn.Linear | NoisyLinear
-    out: Head
-
-    def __init__(self, key: PRNGKeyArray, n_features: int, n_hidden: int, n_actions: int, dueling: bool, noisy: bool):
-        """Fresh layers."""
-        hidden_key, out_key = jax.random.split(key)
-        self.hidden = linear(hidden_key, n_features, n_hidden, noisy)
-        self.out = make_head(out_key, n_hidden, n_actions, 1, dueling, noisy)
-
-    def __call__(self, features: Float[Array, "features"], key: PRNGKeyArray | None = None) -> Float[Array, "actions"]:
-        """The value of every action."""
-        hidden_key, out_key = (None, None) if key is None else jax.random.split(key)
-        return self.out(jax.nn.relu(self.hidden(features, key=hidden_key)), out_key)[:, 0]
-
-
 class Ensemble(eqx.Module):
-    """K trained heads, and K that stay as they were drawn; every array has a leading axis of heads."""
+    """K trained heads, and K that stay as they were drawn; every array has a leading axis of heads.
 
-    trained: ValueHead
-    prior: ValueHead
+    A head is one estimate: a hidden layer, then a value per action.
+    """
+
+    trained: HiddenBranch
+    prior: HiddenBranch
 
 
 def scale_gradient(x: Float[Array, "*shape"], factor: float) -> Float[Array, "*shape"]:
@@ -85,14 +69,16 @@ class Bootstrapped(Representation):
     ) -> Ensemble:
         """Twice K heads."""
 
-        def draw(key: PRNGKeyArray, noisy: bool) -> ValueHead:
-            keys = jax.random.split(key, self.n_heads)
-            return jax.vmap(lambda k: ValueHead(k, n_features, self.n_hidden or n_features, n_actions, dueling, noisy))(
-                keys
-            )
+        def value_head(key: PRNGKeyArray, noisy: bool) -> HiddenBranch:
+            hidden_key, out_key = jax.random.split(key)
+            width = self.n_hidden or n_features
+            out = make_head(out_key, width, n_actions, 1, dueling, noisy)
+            return HiddenBranch(linear(hidden_key, n_features, width, noisy), out)
 
         trained_key, prior_key = jax.random.split(key)
-        return Ensemble(draw(trained_key, noisy), draw(prior_key, False))
+        trained = jax.vmap(lambda k: value_head(k, noisy))(jax.random.split(trained_key, self.n_heads))
+        prior = jax.vmap(lambda k: value_head(k, False))(jax.random.split(prior_key, self.n_heads))
+        return Ensemble(trained, prior)
 
     def predict(
         self, head: Ensemble, features: Float[Array, "batch features"], query: Query = DETERMINISTIC
@@ -102,12 +88,9 @@ class Bootstrapped(Representation):
         def one(features: Float[Array, "features"]) -> ReturnDist:
             trained, frozen = jnp.split(features, 2)
             trained = scale_gradient(trained, 1.0 / self.n_heads)
-            if query.layer_key is None:
-                values = jax.vmap(lambda h: h(trained))(head.trained)
-            else:
-                keys = jax.random.split(query.layer_key, self.n_heads)
-                values = jax.vmap(lambda h, k: h(trained, k))(head.trained, keys)
-            prior = jax.vmap(lambda h: h(frozen))(head.prior)
+            keys = None if query.layer_key is None else jax.random.split(query.layer_key, self.n_heads)
+            values = jax.vmap(lambda h, k: h(trained, key=k)[:, 0])(head.trained, keys)
+            prior = jax.vmap(lambda h: h(frozen)[:, 0])(head.prior)
             return ReturnDist((values + self.prior_scale * jax.lax.stop_gradient(prior)).T)
 
         return jax.vmap(one)(features)

@@ -44,6 +44,7 @@ class Implicit(Representation):
     Levels are sorted after drawing: as a set they stay independent draws, and the index of an atom is its rank.
     """
 
+    random_levels = True
     n_online: int = eqx.field(static=True, default=64)
     """Levels of the prediction that is trained."""
     n_target: int = eqx.field(static=True, default=64)
@@ -56,11 +57,6 @@ class Implicit(Representation):
     """Width of the layer behind the product; 0 means as wide as the features."""
     choose_levels: Literal["random", "midpoints"] = eqx.field(static=True, default="random")
     """Levels when an action is chosen: as published, or evenly spaced, which is what a spiky re-weighting wants."""
-
-    @property
-    def random_levels(self) -> bool:
-        """Every prediction draws its own levels."""
-        return True
 
     def init_head(
         self, key: PRNGKeyArray, n_features: int, n_actions: int, dueling: bool = False, noisy: bool = False

@@ -10,10 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from tremble.core import Clock, Scalar, Transition, Use
+from tremble.core import Clock, Scalar, Transition, Use, split_key
 from tremble.dist import ReturnDist
-from tremble.networks import Head, Network, NoisyLinear, make_head
-from tremble.networks.noisy import linear
+from tremble.networks import Head, Network, NoisyLinear, embed_level, linear, make_head
 from tremble.representations.base import DETERMINISTIC, ActContext, Query, Representation
 from tremble.representations.implicit import midpoints, predict_at_levels
 from tremble.representations.quantile import quantile_losses
@@ -48,7 +47,6 @@ class MonotoneHead(eqx.Module):
     hidden: eqx.nn.Linear | NoisyLinear
     out: Head
     n_intervals: int = eqx.field(static=True)
-    n_cosines: int = eqx.field(static=True)
 
     def __init__(
         self,
@@ -67,23 +65,21 @@ class MonotoneHead(eqx.Module):
         self.embedding = eqx.nn.Linear(n_cosines, n_features, key=embedding_key)
         self.hidden = linear(hidden_key, 2 * n_features, n_hidden or n_features, noisy)
         self.out = make_head(out_key, n_hidden or n_features, n_actions, 1, dueling, noisy)
-        self.n_intervals, self.n_cosines = n_intervals, n_cosines
+        self.n_intervals = n_intervals
 
     def __call__(
         self, features: Float[Array, "features"], levels: Float[Array, "m"], key: PRNGKeyArray | None = None
     ) -> Float[Array, "actions m"]:
         """The quantiles of every action at the given levels."""
-        keys = (None, None, None) if key is None else jax.random.split(key, 3)
-        points = grid(self.n_intervals)
-        cosines = jnp.cos(jnp.pi * jnp.arange(1, self.n_cosines + 1) * points[:, None])
-        mixed = features * jax.nn.relu(jax.vmap(self.embedding)(cosines))
+        hidden_key, out_key, baseline_key = split_key(key, 3)
+        mixed = jax.vmap(lambda point: embed_level(self.embedding, features, point))(grid(self.n_intervals))
 
         def increment(low: Float[Array, "features"], high: Float[Array, "features"]) -> Float[Array, "actions"]:
-            hidden = jax.nn.relu(self.hidden(jnp.concatenate([low, high]), key=keys[0]))
-            return jax.nn.softplus(self.out(hidden, keys[1])[:, 0] - np.log(self.n_intervals))
+            hidden = jax.nn.relu(self.hidden(jnp.concatenate([low, high]), key=hidden_key))
+            return jax.nn.softplus(self.out(hidden, out_key)[:, 0] - np.log(self.n_intervals))
 
         increments = jax.vmap(increment, out_axes=1)(mixed[:-1], mixed[1:])
-        return self.baseline(features, keys[2]) + increments @ ramps(levels, self.n_intervals)
+        return self.baseline(features, baseline_key) + increments @ ramps(levels, self.n_intervals)
 
 
 class Heads(eqx.Module):
@@ -105,6 +101,7 @@ class NonDecreasing(Representation):
     Both have a torso of their own. The bonus is for acting; targets are without it.
     """
 
+    random_levels = True
     n_intervals: int = eqx.field(static=True, default=32)
     n_online: int = eqx.field(static=True, default=64)
     """Levels of the prediction that is trained."""
@@ -125,11 +122,6 @@ class NonDecreasing(Representation):
         """A grid has an interval between its ends."""
         if self.n_intervals < 2:
             raise ValueError(f"n_intervals must be at least 2, got {self.n_intervals}")
-
-    @property
-    def random_levels(self) -> bool:
-        """Predictions to learn from need a key of their own."""
-        return True
 
     @property
     def n_torsos(self) -> int:

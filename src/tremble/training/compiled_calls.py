@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from tremble.agent import ActNoise, ActorState, Agent, LearnerState
-from tremble.core import Clock, Noise, RandomStream, Transition, stream_key
+from tremble.core import Clock, Noise, RandomStream, Transition, split_key, stream_key
 from tremble.dist import ReturnDist
-from tremble.learn import bootstrap_target, learn, regress, split_key, update_target
+from tremble.learn import bootstrap_target, learn, regress, update_target
 from tremble.networks import Network
 from tremble.replay import Rows, draw_sample, unpack
 from tremble.training.diagnosis import diagnose
