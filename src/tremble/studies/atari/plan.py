@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +11,7 @@ from tremble.atari.protocols import AtariProtocol, find_protocol
 from tremble.presets import PRESETS
 from tremble.report.references import game_name
 from tremble.settings import SettingsError, nearest
-from tremble.studies.atari.cost import cost_estimate
-from tremble.studies.atari.results import load_run
-from tremble.studies.kit import Cell, Options, Results, Study
+from tremble.studies.kit import Cell, Options, Study
 
 ON_POLICY = {"quota_onpolicy": 16}
 """Agents without replay, with the number of parallel environments they were published with."""
@@ -131,41 +129,3 @@ def agent_options(agent: str, plan: Plan) -> dict[str, Any]:
         settings |= QUICK if plan.quick else {}
         settings |= {"memory_size": plan.memory_size} if plan.memory_size else {}
     return settings | ({"n_quantiles": 16} if plan.quick else {})
-
-
-def atari_study(
-    name: str,
-    about: str,
-    analyse: Callable[[Results, Options], str],
-    agents: Sequence[str],
-    *,
-    games: Sequence[str],
-    games_fixed: bool = False,
-    protocol: str = "paper",
-    frames: int = 10_000_000,
-    **further: Any,
-) -> Study:
-    """A study that trains on Atari, with the default values of its choices; ``further`` are choices of its own."""
-    choices: dict[str, Any] = {
-        "protocol": protocol,
-        "agents": tuple(agents),
-        "frames": frames,
-        "episodes": 0,  # of an evaluation; 0: the protocol's steps
-        "memory_size": 0,  # 0: the protocol's
-        "speed": "unknown",  # frames per second of one run, or "measure"
-    }
-    study = Study(
-        name,
-        about,
-        lambda options: cells_of(plan_of(study, options, games if games_fixed else ())),
-        analyse,
-        seeds=3,
-        quick_seeds=1,
-        steps=frames // 4,
-        quick_steps=2_000,
-        load=load_run,
-        choices=({} if games_fixed else {"games": tuple(games)}) | choices | further,
-        cost_estimate=cost_estimate,
-        partial=True,
-    )
-    return study
