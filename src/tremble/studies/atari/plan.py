@@ -10,8 +10,8 @@ from tremble.atari.games import PAPER_GAMES, id_of, rom_of
 from tremble.atari.protocols import AtariProtocol, find_protocol
 from tremble.presets import PRESETS
 from tremble.report.references import game_name
-from tremble.settings import SettingsError, nearest
-from tremble.studies.kit import Cell, Options, Study
+from tremble.settings import SettingsError
+from tremble.studies.kit import Cell, Options, Study, known_names
 
 ON_POLICY = {"quota_onpolicy": 16}
 """Agents without replay, with the number of parallel environments they were published with."""
@@ -66,12 +66,10 @@ def plan_of(study: Study, options: Options, games: Sequence[str] = ()) -> Plan:
     rules = find_protocol(protocol)
     asked = tuple(games or chosen["games"])
     roms = PAPER_GAMES if asked == ("all",) else tuple(rom_of(game) for game in asked)
-    for agent in chosen["agents"]:
-        if agent not in PRESETS:
-            raise SettingsError(f"there is no agent {agent!r}; {nearest(agent, PRESETS)}")
+    agents = known_names(chosen["agents"], PRESETS, "agent")
     if chosen["episodes"] < 0 or chosen["memory_size"] < 0:
         raise SettingsError("episodes and memory_size are at least 0, which stands for the protocol's own")
-    played, agents = list(dict.fromkeys(roms)), list(dict.fromkeys(chosen["agents"]))
+    played = list(dict.fromkeys(roms))
     steps = _steps(study, chosen, options, rules.frame_skip_max)
     if options.quick:
         played, agents = played[:1], list(dict.fromkeys([agents[0], agents[-1]]))
