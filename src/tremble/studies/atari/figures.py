@@ -71,19 +71,10 @@ def draw_leaving_out(options: Options, count: int = 8) -> None:
     for ax, (table, title) in zip(axes, titles.items(), strict=True):
         order, means = leaving_out(table, count)
         for agent in AGENTS[table]:
-            strong = agent == "pqr"
-            ax.plot(
-                means[agent].to_numpy(),
-                "o-",
-                ms=4 + strong,
-                lw=1.4 + 1.2 * strong,
-                color=COLOURS[agent],
-                label=NAMES[agent],
-                zorder=3 + strong,
-            )
-        ax.set_xticks(
-            range(count + 1), ["all games", *(f"− {game}" for game in order)], rotation=50, ha="right", fontsize=8
-        )
+            style = {"ms": 5, "lw": 2.6, "zorder": 4} if agent == "pqr" else {"ms": 4, "lw": 1.4, "zorder": 3}
+            ax.plot(means[agent].to_numpy(), "o-", color=COLOURS[agent], label=NAMES[agent], **style)
+        left_out = ["all games", *(f"− {game}" for game in order)]
+        ax.set_xticks(range(count + 1), left_out, rotation=50, ha="right", fontsize=8)
         ax.set_title(title)
         ax.set_ylim(0)
         ax.legend(fontsize=8)
