@@ -22,9 +22,9 @@ from tremble.studies.atari.claims import (
     summary_claims,
     win_claims,
     wins,
+    written_claims,
 )
 from tremble.studies.atari.figures import leaving_out
-from tremble.studies.atari.texts import text_claims
 from tremble.studies.kit import Options
 
 
@@ -211,7 +211,7 @@ def test_cells_that_cannot_be_right():
 
 
 def test_text_claims_carry_their_numbers():
-    told = {c.claim: c for c in text_claims()}
+    told = {c.claim: c for c in written_claims("words")}
     gain = told["PQR achieves a 562 % gain in the mean over QR-DQN"]
     assert "562.7 percentage points" in gain.recomputed and "579 points" in gain.because
     assert "16 won, 3 tied, 36 lost" in told["PQR is comparable to Rainbow"].recomputed

@@ -21,8 +21,13 @@ def test_wheel_is_complete_and_typed(tmp_path):
         entry_points = next(n for n in names if n.endswith("entry_points.txt"))
         assert "tremble = tremble.cli.main:main" in archive.read(entry_points).decode()
     package = ROOT / "src" / "tremble"
-    shipped = (p for kind in ("*.py", "data/*.csv", "data/*.json") for p in package.rglob(kind))
+    shipped = (p for kind in ("*.py", "data/*.csv", "data/*.json", "data/*.toml") for p in package.rglob(kind))
     sources = {f"tremble/{p.relative_to(package)}" for p in shipped}
-    assert "tremble/report/data/atari57_human_random.csv" in sources
+    data = (
+        "report/data/atari57_human_random.csv",
+        "studies/atari/data/claims.toml",
+        "studies/control/data/candidates.toml",
+    )
+    assert {f"tremble/{name}" for name in data} <= sources
     assert "tremble/py.typed" in names and sources <= names
     assert not any(n.startswith(("tests/", "benchmarks/")) for n in names)

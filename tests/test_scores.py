@@ -142,14 +142,11 @@ def test_unequal_runs_and_unknown_agents_are_refused():
         uneven.matrix("pqr")
     with pytest.raises(SettingsError, match="there are: pqr"):
         table().matrix("dqn")
-    with pytest.raises(SettingsError, match="no scores of 'dqn'"):
-        table().wins("pqr", "dqn")
 
 
-def test_wins_are_counted_by_mean_scores():
+def test_agents_are_in_order_of_appearance():
     both = pd.concat([table().scores, table(agent="qrdqn", shift=5.0).scores])
-    ours = ScoreTable("paper", "evaluation", both)
-    assert ours.agents == ["pqr", "qrdqn"] and ours.wins("qrdqn", "pqr") == Wins(2, 0, 0)
+    assert ScoreTable("paper", "evaluation", both).agents == ["pqr", "qrdqn"]
 
 
 def test_one_run_has_no_interval():

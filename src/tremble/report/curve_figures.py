@@ -13,12 +13,7 @@ LINES = {"evaluation": "-", "training": "--"}
 PALETTE = ("#2a6f97", "#d1495b", "#588157", "#e09f3e", "#7b5ea7", "#6b7280", "#b5838d", "#111111")
 
 
-def smoothed(curve: pd.Series, over: int) -> pd.Series:
-    """Mean of the last ``over`` values, of fewer at the start."""
-    return curve.rolling(over, min_periods=1).mean()
-
-
-def draw_curves(curves: pd.DataFrame, path: Path, smooth: int = 1) -> None:
+def draw_curves(curves: pd.DataFrame, path: Path) -> None:
     """Mean and range over seeds, one line for each agent, protocol and kind of return.
 
     Evaluation returns are solid, training returns dashed; the legend names the protocol and the kind, because they are
@@ -37,7 +32,7 @@ def draw_curves(curves: pd.DataFrame, path: Path, smooth: int = 1) -> None:
         for (agent, source, protocol, returns), lines in here.groupby(
             ["agent", "source", "protocol", "returns"], sort=False
         ):
-            by_seed = lines.pivot_table(index="frame", columns="seed", values="value").apply(smoothed, over=smooth)
+            by_seed = lines.pivot_table(index="frame", columns="seed", values="value")
             colour, millions = colours[agent, source], by_seed.index / 1e6
             label = f"{agent}: {returns}, {protocol}" + ("" if source == protocol else f" ({source})")
             alone = "o" if len(by_seed) == 1 else None  # a line through one point is invisible

@@ -20,8 +20,10 @@ from tremble.report.run_reader import read_run
 from tremble.settings import SettingsError
 
 COLUMNS = ("source", "protocol", "returns", "agent", "game", "seed", "iteration", "frame", "value")
-FRAMES_PER_ITERATION = 1_000_000
-"""In both code bases: 250,000 steps of 4 frames."""
+FRAMES_PER_STEP = 4
+"""On Atari, under every published protocol."""
+FRAMES_PER_ITERATION = 250_000 * FRAMES_PER_STEP
+"""In both code bases."""
 DOPAMINE_AGENTS = {
     "DQN": "dqn",
     "C51": "c51",
@@ -42,18 +44,14 @@ ZOO_COLUMNS = (
 )
 
 
-def _table(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
-    return pd.DataFrame(rows, columns=list(COLUMNS))
-
-
-def load_dopamine(path: Path | str, game: str | None = None) -> pd.DataFrame:
+def load_dopamine(path: Path | str) -> pd.DataFrame:
     """Dopamine's ``baselines/atari/data/GAME.json``: returns of *training*, one value for each iteration of each run.
 
     The file is a list of {"Iteration", "Value", "Agent"} in the order of runs; a run has no number of its own, a new
-    one starts where Iteration does not go on. The game is the file's name unless it is given.
+    one starts where Iteration does not go on. The game is the file's name.
     """
     path = Path(path)
-    game = game_name(game or path.stem.removesuffix("_CNN").removesuffix("_Impala"))
+    game = game_name(path.stem.removesuffix("_CNN").removesuffix("_Impala"))
     try:
         entries = json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
@@ -77,7 +75,7 @@ def load_dopamine(path: Path | str, game: str | None = None) -> pd.DataFrame:
         name = DOPAMINE_AGENTS.get(agent, agent)
         frame = (iteration + 1) * FRAMES_PER_ITERATION
         rows.append(("dopamine", "dopamine", "training", name, game, seeds[agent], iteration, frame, value))
-    return _table(rows)
+    return pd.DataFrame(rows, columns=COLUMNS)
 
 
 def _dopamine_entry(entry: Any, path: Path, number: int) -> tuple[int, float, str]:
@@ -94,14 +92,12 @@ def _dopamine_entry(entry: Any, path: Path, number: int) -> tuple[int, float, st
     return iteration, float(value), agent
 
 
-def load_dqn_zoo(path: Path | str, agent: str | None = None) -> pd.DataFrame:
+def load_dqn_zoo(path: Path | str) -> pd.DataFrame:
     """One of DQN Zoo's result files, a CSV for each agent: returns of evaluation *and* of training, in separate rows.
 
-    Iteration 0 is an evaluation before any training, so its training return is empty. The agent is the file's name
-    unless it is given.
+    Iteration 0 is an evaluation before any training, so its training return is empty. The agent is the file's name.
     """
     path = Path(path)
-    agent = agent or path.stem
     rows: list[tuple[Any, ...]] = []
     seen: set[tuple[str, int, int]] = set()
     try:
@@ -111,12 +107,12 @@ def load_dqn_zoo(path: Path | str, agent: str | None = None) -> pd.DataFrame:
             if missing:
                 raise SettingsError(f"{path} is not one of DQN Zoo's files of results: it lacks {', '.join(missing)}")
             for line in reader:
-                rows += _zoo_line(line, f"{path}, line {reader.line_num}", agent, seen)
+                rows += _zoo_line(line, f"{path}, line {reader.line_num}", path.stem, seen)
     except (UnicodeDecodeError, csv.Error) as error:
         raise SettingsError(f"{path} is not a CSV file: {error}") from error
     if not rows:
         raise SettingsError(f"{path} has no results")
-    return _table(rows)
+    return pd.DataFrame(rows, columns=COLUMNS)
 
 
 def _zoo_line(line: dict[str, Any], place: str, agent: str, seen: set[tuple[str, int, int]]) -> list[tuple[Any, ...]]:
@@ -143,9 +139,7 @@ def _zoo_line(line: dict[str, Any], place: str, agent: str, seen: set[tuple[str,
     ]
 
 
-def load_run(
-    directory: Path | str, protocol: str | None = None, game: str | None = None, frames_per_step: int = 4
-) -> pd.DataFrame:
+def load_run(directory: Path | str, protocol: str | None = None) -> pd.DataFrame:
     """The evaluations of a run of one's own, in the columns of published curves.
 
     Runs on ``atari/GAME`` record their protocol; for other environments it has to be given.
@@ -158,9 +152,9 @@ def load_run(
         if not env.startswith("atari/"):
             raise SettingsError(f"under which protocol was {env} played? Give protocol=, for example 'paper'")
         protocol = str(run.spec.get("env_options", {}).get("protocol", "paper"))
-    agent, seed, game = run.spec["agent"], run.spec["seed"], game_name(game or env)
-    rows: list[tuple[Any, ...]] = []
+    agent, seed, game = run.spec["agent"], run.spec["seed"], game_name(env)
+    rows = []
     for iteration, entry in enumerate(run.evaluations):
-        frame = int(entry.get("frames", entry["step"] * frames_per_step))
+        frame = int(entry.get("frames", entry["step"] * FRAMES_PER_STEP))
         rows.append(("tremble", protocol, "evaluation", agent, game, seed, iteration, frame, entry["mean"]))
-    return _table(rows)
+    return pd.DataFrame(rows, columns=COLUMNS)

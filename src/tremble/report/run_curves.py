@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 
 from tremble.report import figures, tables
+from tremble.report.curves import FRAMES_PER_STEP
 from tremble.report.references import game_name, human_random
 from tremble.report.run_reader import read_run
 from tremble.settings import SettingsError
 
-FRAMES_PER_STEP = 4
-"""On Atari, under every published protocol."""
 WINDOW = 20
 """Length of the moving average over training episodes."""
 HEADINGS = ["run", "steps", "hours", "best evaluation", "last evaluation", f"last {WINDOW} of training"]

@@ -117,10 +117,6 @@ class ScoreTable:
         """In order of appearance."""
         return list(dict.fromkeys(self.scores["agent"]))
 
-    def per_game(self) -> pd.DataFrame:
-        """Mean score over runs: games down, agents across."""
-        return self.scores.pivot_table(index="game", columns="agent", values="score")[self.agents]
-
     def normalised(self) -> pd.DataFrame:
         """The same rows with a column ``normalised``: 0 is random play, 1 is the human."""
         reference = human_random().loc[self.scores["game"]]
@@ -144,14 +140,6 @@ class ScoreTable:
                 "leave runs out until all games have the same number"
             )
         return np.array(runs.to_list()).T
-
-    def wins(self, first: str, second: str) -> Wins:
-        """Games in which the mean score of one agent is above that of another."""
-        per_game = self.per_game()
-        for agent in (first, second):
-            if agent not in per_game:
-                raise SettingsError(f"there are no scores of {agent!r}; there are: {', '.join(self.agents)}")
-        return count_wins(per_game[first], per_game[second])
 
     def aggregate(self, reps: int = 2000, level: float = 0.95, seed: int = 0) -> dict[tuple[str, str], Interval]:
         """Every summary of every agent, by (agent, summary), with stratified bootstrap intervals over runs.

@@ -49,10 +49,6 @@ class Interval:
         """1 or -1 where the whole interval is above or below 0, else 0."""
         return int(self.low > 0) - int(self.high < 0)
 
-    def excludes(self, value: float) -> bool:
-        """Whether a value lies outside."""
-        return not self.low <= value <= self.high
-
     def text(self, digits: int = 0) -> str:
         """For a table: estimate [low, high]."""
         if not np.isfinite(self.low):
@@ -74,10 +70,9 @@ def mean_interval(values: Any, level: float = 0.95, between: tuple[float, float]
     return Interval(mean, max(mean - half, between[0]), min(mean + half, between[1]), n)
 
 
-def difference_interval(first: Mapping[Any, float], second: Mapping[Any, float], level: float = 0.95) -> Interval:
+def difference_interval(first: Mapping[Any, float], second: Mapping[Any, float]) -> Interval:
     """Mean of first - second over the keys (seeds) in both, with Student's t interval."""
-    common = [key for key in first if key in second]
-    return mean_interval([first[key] - second[key] for key in common], level)
+    return mean_interval([first[key] - second[key] for key in first if key in second])
 
 
 def verdict(measured: Interval, published: float | None = None) -> Verdict:

@@ -42,17 +42,8 @@ class Cell:
 
     def spec(self, seed: int, steps: int) -> RunSpec:
         """The run with one seed."""
-        steps = self.steps or steps
-        return RunSpec(
-            self.agent,
-            self.env,
-            steps,
-            seed,
-            self.hyperparameters,
-            self.agent_options,
-            self.env_options,
-            **self.run_options,
-        )
+        settings = (self.hyperparameters, self.agent_options, self.env_options)
+        return RunSpec(self.agent, self.env, self.steps or steps, seed, *settings, **self.run_options)
 
 
 @dataclass(frozen=True)
@@ -119,6 +110,14 @@ class Study:
                 raise SettingsError(f"{name} must be a whole number, got {value!r}")
             made[name] = tuple(_words(value)) if many else value
         return made
+
+
+def known_names(names: Sequence[str], known: Mapping[str, Any], kind: str) -> list[str]:
+    """The names, each once; raises if one of them is not known."""
+    for name in names:
+        if name not in known:
+            raise SettingsError(f"there is no {kind} {name!r}; {nearest(name, known)}")
+    return list(dict.fromkeys(names))
 
 
 def stored(store: Path, spec: RunSpec) -> Path:
@@ -221,14 +220,7 @@ def train_missing(name: str, tasks: Sequence[Task], total: int, options: Options
                 file.write(f"{tasks[number].out.relative_to(options.store)},{seconds:.2f}\n")
 
         budget = None if options.budget_minutes is None else 60 * options.budget_minutes
-        finished = run_tasks(
-            tasks,
-            jobs=options.jobs,
-            budget_seconds=budget,
-            on_step=on_step,
-            on_done=on_done,
-            log=options.store / "workers.log",
-        )
+        finished = run_tasks(tasks, options.store / "workers.log", options.jobs, budget, on_step, on_done)
     if finished < len(tasks):
         console.print(
             f"[yellow]stopped at the budget of {options.budget_minutes:g} minutes with {len(tasks) - finished} runs "
@@ -240,10 +232,10 @@ def seconds_of(store: Path, specs: Sequence[RunSpec]) -> list[float]:
     """Processor time of the runs for which it is known."""
     if not (store / SECONDS).exists():
         return []
-    lines = [line.rsplit(",", 1) for line in (store / SECONDS).read_text(encoding="utf-8").splitlines()]
-    known = {place: float(seconds) for place, seconds in lines}
+    lines = (store / SECONDS).read_text(encoding="utf-8").splitlines()
+    known = dict(line.rsplit(",", 1) for line in lines)
     places = [str(stored(store, spec).relative_to(store)) for spec in specs]
-    return [known[place] for place in places if place in known]
+    return [float(known[place]) for place in places if place in known]
 
 
 def _words(value: Any) -> list[str]:

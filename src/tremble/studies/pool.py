@@ -36,31 +36,29 @@ class Task:
 
 def run_tasks(
     tasks: Sequence[Task],
-    *,
-    jobs: int | None = None,
-    budget_seconds: float | None = None,
-    on_step: Callable[[int, int], None] = lambda task, step: None,
-    on_done: Callable[[int, float], None] = lambda task, seconds: None,
-    log: Path | None = None,
+    log: Path,
+    jobs: int | None,
+    budget_seconds: float | None,
+    on_step: Callable[[int, int], None],
+    on_done: Callable[[int, float], None],
 ) -> int:
     """Run the tasks in order and return how many were finished.
 
     After ``budget_seconds`` no new run is started, but running ones are finished. A failed run stops all and raises.
-    ``on_done`` receives the number of a finished task and its processor time in seconds.
+    ``on_step`` receives the number of a task and its step, ``on_done`` the number of a finished task and its processor
+    time in seconds; ``log`` is the file for what workers print.
     """
     jobs = max(1, min(jobs or os.cpu_count() or 1, len(tasks)))
-    if not tasks:
-        return 0
     messages: queue.Queue[tuple[int, dict[str, Any] | None]] = queue.Queue()
-    errors = open(log, "a") if log else subprocess.DEVNULL  # noqa: SIM115 (lives as long as the workers)
-    workers = [_Worker(index, messages, errors) for index in range(jobs)]
+    with log.open("a") as errors:  # workers have copies of the descriptor
+        workers = [_Worker(index, messages, errors) for index in range(jobs)]
     deadline = None if budget_seconds is None else time.monotonic() + budget_seconds
     waiting, running, finished = list(range(len(tasks))), 0, 0
 
     def feed(worker: _Worker) -> int:
         if waiting and (deadline is None or time.monotonic() < deadline):
-            worker.give(waiting[0], tasks[waiting[0]])
-            waiting.pop(0)
+            number = waiting.pop(0)
+            worker.give(number, tasks[number])
             return 1
         return 0
 
@@ -70,9 +68,8 @@ def run_tasks(
             index, message = messages.get()
             if message is None:
                 raise PoolError(
-                    f"a worker process died (exit code {workers[index].process.poll()})"
-                    + (f"; its standard error is in {log}" if log else "")
-                    + ". Finished runs are kept: repeat the command to go on."
+                    f"a worker process died (exit code {workers[index].process.poll()}); its standard error is in {log}. "
+                    "Finished runs are kept: repeat the command to go on."
                 )
             task = message["id"]
             if "error" in message:
@@ -87,8 +84,6 @@ def run_tasks(
     finally:
         for worker in workers:
             worker.stop()
-        if log and not isinstance(errors, int):
-            errors.close()
     return finished
 
 

@@ -12,7 +12,6 @@ import matplotlib
 import numpy as np
 
 from tremble.core import RandomStream, stream_key
-from tremble.criteria import Mean
 from tremble.envs.gym import INFO_ACTION_MASK
 from tremble.settings import SettingsError
 from tremble.training.gym_loop import env_seed
@@ -39,15 +38,13 @@ def play(
     agent: TrainedAgent,
     env: gymnasium.Env[Any, Any],
     *,
-    seed: int = 0,
-    episode: int = 0,
-    policy: Policy | None = None,
-    max_steps: int = 100_000,
+    policy: Policy,
+    seed: int,
+    max_steps: int,
 ) -> list[Scene]:
-    """Act for one episode of an environment made with ``render_mode="rgb_array"``; by the mean without a policy."""
-    policy = policy or agent.policy(Mean())
+    """Act in the first evaluation episode of a seed, in an environment made with ``render_mode="rgb_array"``."""
     actors = policy.init_actors(1)
-    obs, info = env.reset(seed=env_seed(seed, RandomStream.EVALUATE, episode))
+    obs, info = env.reset(seed=env_seed(seed, RandomStream.EVALUATE, 0))
     scenes: list[Scene] = []
     total, over = 0.0, False
     while not over and len(scenes) < max_steps:
@@ -55,7 +52,7 @@ def play(
         if not isinstance(frame, np.ndarray) or frame.ndim != 3:
             raise SettingsError("this environment draws no pictures: it needs render_mode='rgb_array'")
         encoded = agent.encoder(obs)[None]
-        key = jax.random.fold_in(stream_key(seed, RandomStream.EVALUATE, episode), len(scenes))
+        key = jax.random.fold_in(stream_key(seed, RandomStream.EVALUATE, 0), len(scenes))
         mask = info.get(INFO_ACTION_MASK)
         masks = None if mask is None else np.asarray(mask, bool)[None]
         chosen, actors = policy.act(actors, encoded, masks, key[None])

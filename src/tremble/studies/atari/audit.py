@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tremble.report import tables
-from tremble.report.scores import iqm, optimality_gap
 from tremble.studies.atari import figures as atari_figures
 from tremble.studies.atari.claims import (
     AGENTS,
@@ -17,23 +16,26 @@ from tremble.studies.atari.claims import (
     Claim,
     cell_claims,
     mark_claims,
+    measures,
     percent,
     quota_claims,
     summary_claims,
     win_claims,
     wins,
+    written_claims,
 )
-from tremble.studies.atari.texts import text_claims
 from tremble.studies.kit import Options, Results, Study
 
 HEADER = ("claim", "where", "printed", "recomputed", "verdict")
 SETTINGS = {NO_OPS: "30 no-ops, 50M", STICKY: "sticky, 50M (Enduro repaired)", QUOTA: "30 no-ops, 40M"}
+LARGEST = ["VideoPinball", "Atlantis", "Berzerk"]
+"""Games with the largest normalised scores."""
 
 
 def sections() -> dict[str, list[Claim]]:
     """All claims, in the order of the report."""
     return {
-        "In words": text_claims(),
+        "In words": written_claims("words"),
         "Summary table of 55 games": summary_claims(),
         "Games won": win_claims(),
         "Bold and asterisks": mark_claims(),
@@ -44,17 +46,11 @@ def sections() -> dict[str, list[Claim]]:
 
 def claim_table(claims: Sequence[Claim]) -> str:
     """claim | where | printed | recomputed | verdict, with the reason below the verdict where there is one."""
-    rows = [
-        [
-            claim.claim,
-            claim.where,
-            claim.printed,
-            claim.recomputed,
-            (claim.verdict if claim.verdict.startswith("holds") else f"**{claim.verdict}**")
-            + (f": {claim.because}" if claim.because else ""),
-        ]
-        for claim in claims
-    ]
+    rows = []
+    for claim in claims:
+        verdict = claim.verdict if claim.verdict.startswith("holds") else f"**{claim.verdict}**"
+        because = f": {claim.because}" if claim.because else ""
+        rows.append([claim.claim, claim.where, claim.printed, claim.recomputed, verdict + because])
     return tables.markdown(HEADER, rows, 5)
 
 
@@ -62,31 +58,21 @@ def measure_table() -> str:
     """Four summaries and two means without the largest games."""
     rows = []
     for table, setting in SETTINGS.items():
-        normalised = percent(table, repaired=True)
+        normalised, found = percent(table, repaired=True), measures(table)
+        without = normalised.drop(index="VideoPinball").mean()
+        without_three = normalised.drop(index=LARGEST, errors="ignore").mean()
         for agent in AGENTS[table]:
-            column = normalised[agent].dropna()
-            scores = column.to_numpy()[None] / 100
-            large = [game for game in ("VideoPinball", "Atlantis", "Berzerk") if game in column.index]
-            numbers = (
-                column.mean(),
-                column.median(),
-                100 * iqm(scores),
-                100 * optimality_gap(scores),
-                column.drop("VideoPinball").mean(),
-                column.drop(large).mean(),
-            )
+            numbers = [*found.loc[agent], without[agent], without_three[agent]]
             rows.append([setting, NAMES[agent], *(f"{x:.1f}" for x in numbers)])
-    header = (
-        "setting",
-        "agent",
+    summaries = [
         "mean",
         "median",
         "IQM",
         "optimality gap",
         "mean without VideoPinball",
         "and without Atlantis, Berzerk",
-    )
-    return tables.markdown(header, rows, 2)
+    ]
+    return tables.markdown(["setting", "agent", *summaries], rows, 2)
 
 
 def win_table() -> str:
@@ -102,11 +88,10 @@ def win_table() -> str:
 def findings(counted: Counter[str]) -> str:
     """The findings as text, with numbers from the same computation as the tables."""
     no_ops, sticky = percent(NO_OPS), percent(STICKY, repaired=True)
-    middle = no_ops.apply(lambda column: 100 * iqm(column.to_numpy()[None] / 100))
+    middle, gap = measures(NO_OPS)["iqm"], measures(STICKY)["optimality_gap"]
     share = no_ops.loc["VideoPinball", "pqr"] / no_ops["pqr"].sum()
-    few = no_ops.drop(index=["VideoPinball", "Atlantis", "Berzerk"]).mean()
+    few = no_ops.drop(index=LARGEST).mean()
     rest = sticky.drop(index="VideoPinball").mean()
-    gap = sticky.apply(lambda column: 100 * optimality_gap(column.to_numpy()[None] / 100))
     assert gap.idxmin() == rest.idxmax() == "pqr", "stated in the text below"
     dltv = wins(QUOTA, "pqr", "dltv")
     return f"""- **Under no-ops PQR is ahead of QR-DQN**: {wins(NO_OPS, "pqr", "qrdqn").text()}; interquartile mean {middle["pqr"]:.0f} % against {middle["qrdqn"]:.0f} %. The “562 %” is a

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+import tomllib
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from importlib.resources import files
+from typing import Any, Literal
 
 import pandas as pd
 
 from tremble.report import figures
 from tremble.report.references import human_random, load_reference
-from tremble.report.scores import Wins, count_wins, human_normalised
+from tremble.report.scores import AGGREGATES, Wins, count_wins, human_normalised
 
 Verdict = Literal[
     "holds",
@@ -106,6 +108,67 @@ def judge(printed: float, recomputed: float, repaired: float | None = None, digi
     return "holds, rounded otherwise" if any(abs(printed - bound) < unit / 2 for bound in bounds) else "fails"
 
 
+def measures(table: str) -> pd.DataFrame:
+    """The summaries of `AGGREGATES` in percent, a row for each agent; Enduro is repaired."""
+    columns = {agent: column.dropna().to_numpy()[None] / 100 for agent, column in percent(table, repaired=True).items()}
+    return pd.DataFrame(
+        {
+            name: {agent: 100 * summarise(scores) for agent, scores in columns.items()}
+            for name, summarise in AGGREGATES.items()
+        }
+    )
+
+
+def computed() -> dict[str, Any]:
+    """The numbers that `data/claims.toml` refers to."""
+    no_ops, sticky = measures(NO_OPS), measures(STICKY)
+
+    def three(found: pd.DataFrame, agent: str) -> str:
+        mean, median, middle = found.loc[agent, ["mean", "median", "iqm"]]
+        return f"{mean:.0f} / {median:.0f} / {middle:.0f} %"
+
+    def three_of_each(found: pd.DataFrame) -> str:
+        return ", ".join(f"{NAMES[agent]} {three(found, agent)}" for agent in ("pqr", "iqn", "rainbow"))
+
+    against = {
+        rival + suffix: wins(table, "pqr", rival, repaired=True)
+        for table, suffix in ((NO_OPS, ""), (STICKY, "_sticky"))
+        for rival in ("iqn", "rainbow")
+    }
+    named = raw(STICKY, repaired=True).loc[["Assault", "BattleZone", "BeamRider", "Berzerk", "Bowling"]]
+    factors = named["pqr"] / named[["iqn", "rainbow"]].max(axis=1)
+    moved = sticky["median"] - no_ops["median"]
+    points = no_ops.loc["pqr", "mean"] - no_ops.loc["qrdqn", "mean"]
+    return {
+        **against,
+        **{f"{name}_text": found.text() for name, found in against.items()},
+        "points": points,
+        "relative": 100 * points / no_ops.loc["qrdqn", "mean"],
+        "pinball": percent(NO_OPS).loc["VideoPinball", "pqr"] / 55,
+        "measures": three_of_each(no_ops),
+        "measures_sticky": three_of_each(sticky),
+        "measures_rainbow": three(no_ops, "rainbow"),
+        "measures_rainbow_sticky": three(sticky, "rainbow"),
+        "least": factors.min(),
+        "most": factors.max(),
+        "moved": ", ".join(f"{NAMES[agent]} {change:+.1f}" for agent, change in moved.items()),
+        "venture_gain": 22_700 / 49,
+        "venture": raw(QUOTA).loc["Venture"],
+        "boxing": raw(QUOTA).loc["Boxing"],
+        "enduro": raw(STICKY).loc["Enduro"],
+    }
+
+
+def written_claims(section: str) -> list[Claim]:
+    """The statements in a section of `data/claims.toml`, with their numbers."""
+    text = (files("tremble.studies.atari") / "data" / "claims.toml").read_text(encoding="utf-8")
+    values = computed()
+    return [
+        Claim(**{field: words.format_map(values) for field, words in entry.items()})
+        for entry in tomllib.loads(text)[section]
+    ]
+
+
 def summary_claims() -> list[Claim]:
     """Every cell of the summary table of the main text."""
     labels = {
@@ -116,15 +179,15 @@ def summary_claims() -> list[Claim]:
     }
     claims = []
     for (agent, protocol), printed in load_reference("atari55_summary").iterrows():
-        table = NO_OPS if protocol == "noop" else STICKY
+        table, setting = (NO_OPS, "no-ops") if protocol == "noop" else (STICKY, "sticky")
         plain, mended = summary(table).loc[agent], summary(table, repaired=True).loc[agent]
         for column, label in labels.items():
-            unit = " %" if column.endswith("percent") else ""
-            shown = f"{plain[column]:.2f}{unit}" if unit else f"{int(plain[column])}"
+            unit, digits = (" %", 2) if column.endswith("percent") else ("", 0)
+            shown = f"{plain[column]:.{digits}f}{unit}"
             verdict = judge(float(printed[column]), plain[column], mended[column])
             if verdict == "holds once Enduro is repaired":
-                shown += f"; repaired {mended[column]:.2f}{unit}" if unit else f"; repaired {int(mended[column])}"
-            where = f"main text, summary table, {'no-ops' if table == NO_OPS else 'sticky'}"
+                shown += f"; repaired {mended[column]:.{digits}f}{unit}"
+            where = f"main text, summary table, {setting}"
             claims.append(Claim(f"{NAMES[agent]}: {label}", where, f"{int(printed[column])}{unit}", shown, verdict))
     return claims
 
@@ -134,24 +197,15 @@ def quota_claims() -> list[Claim]:
     claims = []
     recomputed, normalised = summary(QUOTA), percent(QUOTA)
     for agent, printed in load_reference("atari49_summary").iterrows():
+        where = "appendix, comparison with QUOTA" + (", and text on DLTV" if agent == "dltv" else "")
+        scores = normalised[agent].dropna()
+        one_fewer = float(scores.sum() / (len(scores) - 1))
+        near = f"near {one_fewer:.2f}: the sum of {len(scores)} games divided by {len(scores) - 1}"
         for column, label in (("mean_percent", "mean"), ("median_percent", "median")):
-            value = recomputed.loc[agent, column]
-            because = ""
-            if column == "mean_percent":
-                scores = normalised[agent].dropna()
-                one_fewer = float(scores.sum() / (len(scores) - 1))
-                if abs(one_fewer / printed[column] - 1) < 1e-3:
-                    because = f"near {one_fewer:.2f}: the sum of {len(scores)} games divided by {len(scores) - 1}"
-            claims.append(
-                Claim(
-                    f"{NAMES[str(agent)]}: {label}",
-                    "appendix, comparison with QUOTA" + (", and text on DLTV" if agent == "dltv" else ""),
-                    f"{printed[column]:.2f} %",
-                    f"{value:.2f} %",
-                    judge(printed[column], value, digits=2),
-                    because,
-                )
-            )
+            said, value = printed[column], recomputed.loc[agent, column]
+            because = near if label == "mean" and abs(one_fewer / said - 1) < 1e-3 else ""
+            verdict = judge(said, value, digits=2)
+            claims.append(Claim(f"{NAMES[agent]}: {label}", where, f"{said:.2f} %", f"{value:.2f} %", verdict, because))
     return claims
 
 
@@ -166,9 +220,8 @@ def win_claims() -> list[Claim]:
         elif row.wins == found.wins + found.ties:
             verdict = "only if ties count"
         where = "main text, no-ops" if row.table == NO_OPS else "appendix, comparison with QUOTA"
-        claims.append(
-            Claim(f"{NAMES[row.first]} beats {NAMES[row.second]}", where, str(row.wins), found.text(), verdict)
-        )
+        claim = f"{NAMES[row.first]} beats {NAMES[row.second]}"
+        claims.append(Claim(claim, where, str(row.wins), found.text(), verdict))
     return claims
 
 
@@ -178,7 +231,6 @@ def marks(table: str, mark: str) -> pd.DataFrame:
     rivals = scores[MARKED[table, mark]].max(axis=1)  # where a rival has no score, the others decide
     return pd.DataFrame(
         {
-            "pqr": scores["pqr"],
             "best_rival": rivals,
             "marked": scores[mark] == 1,
             "wins": scores["pqr"] > rivals,
@@ -195,27 +247,19 @@ def mark_claims() -> list[Claim]:
         wrong = found.index[found["marked"] & ~found["wins"] & ~found["ties"]]
         tied = found.index[found["marked"] & found["ties"]]
         missing = found.index[~found["marked"] & found["wins"]]
-        parts = [
-            f"{what}: {', '.join(games)}"
-            for what, games in (("marked but beaten", wrong), ("marked on a tie", tied), ("not marked", missing))
-            if len(games)
-        ]
+        listed = {"marked but beaten": wrong, "marked on a tie": tied, "not marked": missing}
+        because = "; ".join(f"{what}: {', '.join(games)}" for what, games in listed.items() if len(games))
         verdict: Verdict = "holds"
         if len(wrong) or len(missing):
             verdict = "fails"
         elif len(tied):
             verdict = "only if ties count"
-        sign = "bold" if mark == "pqr_bold" else "asterisk"
-        claims.append(
-            Claim(
-                f"{sign}: PQR wins against {', '.join(NAMES[r] for r in rivals)}",
-                f"appendix, {TITLES[table]}",
-                f"{int(found['marked'].sum())} cells",
-                f"{int(found['wins'].sum())} wins, {int(found['ties'].sum())} tied",
-                verdict,
-                "; ".join(parts),
-            )
+        claim = f"{mark.removeprefix('pqr_')}: PQR wins against {', '.join(NAMES[r] for r in rivals)}"
+        printed, recomputed = (
+            f"{found['marked'].sum()} cells",
+            f"{found['wins'].sum()} wins, {found['ties'].sum()} tied",
         )
+        claims.append(Claim(claim, f"appendix, {TITLES[table]}", printed, recomputed, verdict, because))
     return claims
 
 
@@ -225,44 +269,14 @@ def cell_claims() -> list[Claim]:
     sticky, reference = raw(STICKY), human_random()
     for column in ("random", "human"):
         for game in sticky.index[sticky[column] != reference.loc[sticky.index, column]]:
-            claims.append(
-                Claim(
-                    f"{game}: score of the {column} player",
-                    f"appendix, {TITLES[STICKY]}",
-                    f"{sticky.loc[game, column]:g}",
-                    f"{reference.loc[game, column]:g} in the other tables",
-                    "contradicts itself",
-                )
-            )
+            claim, where = f"{game}: score of the {column} player", f"appendix, {TITLES[STICKY]}"
+            other = f"{reference.loc[game, column]:g} in the other tables"
+            claims.append(Claim(claim, where, f"{sticky.loc[game, column]:g}", other, "contradicts itself"))
     early, late = raw(QUOTA), raw(NO_OPS)
     for before, after in (("pqr", "pqr"), ("qrdqn_zoo", "qrdqn")):
         for game in early.index[early[before] > late.loc[early.index, after]]:
-            claims.append(
-                Claim(
-                    f"{game}: best score of {NAMES[after]} up to 40M and up to 50M frames",
-                    "appendix, tables of raw scores",
-                    f"{early.loc[game, before]:g}, then {late.loc[game, after]:g}",
-                    "a best score cannot fall",
-                    "impossible",
-                )
-            )
-    claims.append(
-        Claim(
-            "Boxing: best score of DLTV",
-            f"appendix, {TITLES[QUOTA]}",
-            f"{early.loc['Boxing', 'dltv']:g}",
-            "at most 100 can be scored",
-            "impossible",
-        )
-    )
-    claims.append(
-        Claim(
-            "Enduro: best scores of DQN and IQN",
-            f"appendix, {TITLES[STICKY]}",
-            f"{sticky.loc['Enduro', 'dqn']:g} and {sticky.loc['Enduro', 'iqn']:g}",
-            "799.5 and 2268.1 from Dopamine's curves",
-            "fails",
-            "the two are exchanged; exchanging them back makes the summary table consistent",
-        )
-    )
-    return claims
+            claim = f"{game}: best score of {NAMES[after]} up to 40M and up to 50M frames"
+            printed = f"{early.loc[game, before]:g}, then {late.loc[game, after]:g}"
+            where = "appendix, tables of raw scores"
+            claims.append(Claim(claim, where, printed, "a best score cannot fall", "impossible"))
+    return claims + written_claims("cells")

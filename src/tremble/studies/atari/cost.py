@@ -36,10 +36,8 @@ def speed_of(agent: str, protocol: str, finished: Sequence[RunSpec], options: Op
             raise SettingsError(f"speed is a positive number of frames per second, or measure; got {said!r}")
         return float(said), "as given"
     alike = [spec for spec in finished if spec.agent == agent] or list(finished)
-    frames = seconds = 0.0
-    for spec in alike:
-        if known := seconds_of(options.store, [spec]):
-            frames, seconds = frames + frames_of(spec), seconds + known[0]
+    known = [(frames_of(spec), taken) for spec in alike for taken in seconds_of(options.store, [spec])]
+    frames, seconds = sum(frames for frames, _ in known), sum(taken for _, taken in known)
     return (frames / seconds, FINISHED) if seconds else (None, "")
 
 
@@ -47,9 +45,6 @@ def cost_estimate(missing: Sequence[RunSpec], finished: Sequence[RunSpec], optio
     """Memory, disk and hours of the missing runs, by agent and in total."""
     if problems := complaints(atari_versions()):
         raise SettingsError(problems[0])
-    agents: dict[str, list[RunSpec]] = {}
-    for spec in missing:
-        agents.setdefault(spec.agent, []).append(spec)
     jobs = min(options.jobs or os.cpu_count() or 1, len(missing))
     title = f"{len(missing)} runs to train, {jobs} at a time, under {missing[0].protocol}"
     table = Table("agent", "runs", "frames", "updates", "replay", "frames/s", "hours of a run", title=title)
@@ -57,24 +52,18 @@ def cost_estimate(missing: Sequence[RunSpec], finished: Sequence[RunSpec], optio
     disks: list[int] = []
     hours: float | None = 0.0
     how = ""
-    for agent, specs in agents.items():
-        spec = specs[0]
-        frames = frames_of(spec)
+    for agent in dict.fromkeys(spec.agent for spec in missing):
+        specs = [spec for spec in missing if spec.agent == agent]
+        spec, frames = specs[0], frames_of(specs[0])
         speed, known = speed_of(agent, str(spec.protocol), finished, options)
         one = run_cost(agent, str(spec.protocol), frames, speed, spec.n_envs, **spec.agent_options)
         how = known or how
         replays += [one.replay_bytes] * len(specs)
         disks += [one.disk_bytes] * len(specs)
         hours = None if hours is None or one.hours is None else hours + one.hours * len(specs)
-        table.add_row(
-            agent,
-            f"{len(specs)}",
-            f"{frames:,}",
-            f"{one.updates:,}",
-            readable(one.replay_bytes),
-            "?" if speed is None else f"{speed:,.0f}",
-            "?" if one.hours is None else f"{one.hours:,.1f}",
-        )
+        amounts = [f"{frames:,}", f"{one.updates:,}", readable(one.replay_bytes)]
+        times = ["?" if speed is None else f"{speed:,.0f}", "?" if one.hours is None else f"{one.hours:,.1f}"]
+        table.add_row(agent, f"{len(specs)}", *amounts, *times)
     memory, disk = (sum(sorted(sizes)[-jobs:]) for sizes in (replays, disks))
     lines = [f"memory for replay: {readable(memory)} at a time; disk for checkpoints: up to {readable(disk)}"]
     if hours is None:

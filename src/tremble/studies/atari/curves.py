@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -13,10 +12,9 @@ from tremble.report.curves import load_dopamine, load_dqn_zoo
 from tremble.report.figures import name_of
 from tremble.report.references import game_name
 from tremble.settings import SettingsError
-from tremble.studies.atari.plan import Plan, atari_study, plan_of
+from tremble.studies.atari.plan import Plan
 from tremble.studies.atari.results import of_kind
-from tremble.studies.atari.tables import conditions, draw, game_table, lead, shown, write_raw
-from tremble.studies.kit import Options, Results
+from tremble.studies.atari.tables import AtariRuns, atari_study, conditions, game_table, lead, shown
 
 NOWHERE = "none"
 
@@ -26,14 +24,9 @@ def published_curves(directory: Path, plan: Plan) -> pd.DataFrame:
     if not directory.is_dir():
         raise SettingsError(f"published={directory} is not a directory with Dopamine's JSON or DQN Zoo's CSV files")
     games = {game_name(game) for game in plan.games}
-    found = []
-    readers: tuple[tuple[str, Callable[[Path], pd.DataFrame]], ...] = (("json", load_dopamine), ("csv", load_dqn_zoo))
-    for ending, read in readers:
-        for path in sorted(directory.rglob(f"*.{ending}")):
-            if ending == "json" and not _is_of(path, games):
-                continue
-            curves = read(path)
-            found.append(curves[curves["game"].isin(games)])
+    of_games = [load_dopamine(path) for path in sorted(directory.rglob("*.json")) if _is_of(path, games)]
+    of_agents = [load_dqn_zoo(path) for path in sorted(directory.rglob("*.csv"))]
+    found = [curves[curves["game"].isin(games)] for curves in of_games + of_agents]
     found = [curves for curves in found if not curves.empty]
     if not found:
         raise SettingsError(f"{directory} has no published curves of {', '.join(sorted(games))}")
@@ -48,27 +41,25 @@ def _is_of(path: Path, games: set[str]) -> bool:
         return False
 
 
-def analyse(results: Results, options: Options) -> str:
-    """Raw data, figures and report."""
-    plan = plan_of(STUDY, options)
-    curves, scores = write_raw(results, plan, options.out)
-    draw(curves, options.out)
-    directory = str(STUDY.chosen(options.choices)["published"])
+def report(runs: AtariRuns) -> str:
+    """Our curves, with published ones if they are given, and the paper's claim."""
+    plan, out = runs.plan, runs.options.out
+    directory = str(STUDY.chosen(runs.options.choices)["published"])
     behind = "No published curves were given: `--set published=DIR` with Dopamine's JSON or DQN Zoo's CSV files draws them with ours."
     if directory != NOWHERE:
         published = published_curves(Path(directory), plan)
-        published.to_csv(options.out / "published.csv", index=False, lineterminator="\n")
-        ours = of_kind(curves, "evaluation")
+        published.to_csv(out / "published.csv", index=False, lineterminator="\n")
+        ours = of_kind(runs.curves, "evaluation")
         early = published[published["frame"] <= max(plan.frames, int(published["frame"].min()))]
-        draw_curves(pd.concat([early, ours]), options.out / "beside_published")
-        draw_curves(pd.concat([published, ours]), options.out / "beside_published_whole")
+        draw_curves(pd.concat([early, ours]), out / "beside_published")
+        draw_curves(pd.concat([published, ours]), out / "beside_published_whole")
         behind = """![beside published](beside_published.png)
 
 *Ours (tremble) and published curves up to the same frame, each labelled with its protocol and kind of return; lines of two protocols, or of training and evaluation, are not
 the same measurement. `beside_published_whole` has the published curves to their end; their values are in `published.csv`.*"""
     return f"""# Curves on five games
 
-{conditions(results, plan)}
+{conditions(runs)}
 
 ![curves](curves.png)
 
@@ -76,36 +67,37 @@ the same measurement. `beside_published_whole` has the published curves to their
 
 ## Game by game
 
-{game_table(scores, results, plan, "evaluation")}
+{game_table(runs, "evaluation")}
 ## The paper's claim
 
 Under sticky actions, the paper says, PQR improves dramatically over IQN and Rainbow in these games (best scores up to 50M frames). Differences of ours, seed by seed:
 *supported* if the interval lies above 0, *contradicted* if below, *inconclusive* otherwise. The paper's rivals are Dopamine's curves of training under another protocol;
 ours share PQR's.
 
-{claims(scores, plan)}
+{claims(runs)}
 Raw data: `curves.csv`, `scores.csv` (one row a run), `final.csv` (every fresh game).
 """
 
 
-def claims(scores: pd.DataFrame, plan: Plan) -> str:
+def claims(runs: AtariRuns) -> str:
     """PQR's lead over each other agent, by best and by mean height."""
-    if "pqr" not in plan.agents:
+    if "pqr" not in runs.plan.agents:
         return "PQR is not among the agents chosen.\n"
-    games = [game_name(game) for game in plan.games]
-    rows = [
-        [f"PQR − {name_of(rival)}", title, *[shown(lead(scores, game, "pqr", rival, measure)) for game in games]]
-        for rival in plan.agents
-        if rival != "pqr"
-        for measure, title in (("best", "best"), ("area", "mean height"))
-    ]
+    games = [game_name(game) for game in runs.plan.games]
+    rows = []
+    for rival in runs.plan.agents:
+        if rival == "pqr":
+            continue
+        for measure, title in (("best", "best"), ("area", "mean height")):
+            leads = [lead(runs.scores_of(game, "pqr"), runs.scores_of(game, rival), measure) for game in games]
+            rows.append([f"PQR − {name_of(rival)}", title, *map(shown, leads)])
     return tables.markdown(["difference", "of", *games], rows, 2)
 
 
 STUDY = atari_study(
     "atari-curves",
     "curves on the five games of the paper's claim about sticky actions; --set agents=…, published=DIR",
-    analyse,
+    report,
     ("iqn", "rainbow_dopamine", "pqr"),
     games=("assault", "battle_zone", "beam_rider", "berzerk", "bowling"),
     protocol="paper_sticky",

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 
 from tremble.report import figures
 from tremble.report.references import load_reference
-from tremble.report.scores import iqm, optimality_gap
-from tremble.studies.atari.claims import AGENTS, NAMES, NO_OPS, QUOTA, STICKY, percent, summary
+from tremble.report.scores import count_wins
+from tremble.studies.atari.claims import AGENTS, NAMES, NO_OPS, QUOTA, STICKY, measures, percent, summary
 from tremble.studies.kit import Options
 
 COLOURS = figures.COLOURS | {
@@ -45,16 +43,9 @@ def draw_summary(options: Options) -> None:
                 ax.plot(found, y, "o", color=colour, ms=7, zorder=3)
                 ax.plot(said, y, "o", mfc="white", mec=colour, mew=1.5, ms=11, zorder=2)
                 if colour == DIFFERS:
-                    text = f"{said:.0f} → {found:.0f}"
-                    ax.annotate(
-                        text,
-                        ((said + found) / 2, y),
-                        (0, 8),
-                        textcoords="offset points",
-                        ha="center",
-                        color=colour,
-                        fontsize=8,
-                    )
+                    text, place = f"{said:.0f} → {found:.0f}", ((said + found) / 2, y)
+                    style = {"ha": "center", "color": colour, "fontsize": 8}
+                    ax.annotate(text, place, (0, 8), textcoords="offset points", **style)
             ax.set_yticks(range(len(agents)), [NAMES[agent] for agent in agents])
             ax.set_ylim(-0.6, len(agents) - 0.3)
             ax.margins(x=0.22)
@@ -80,19 +71,10 @@ def draw_leaving_out(options: Options, count: int = 8) -> None:
     for ax, (table, title) in zip(axes, titles.items(), strict=True):
         order, means = leaving_out(table, count)
         for agent in AGENTS[table]:
-            strong = agent == "pqr"
-            ax.plot(
-                means[agent].to_numpy(),
-                "o-",
-                ms=4 + strong,
-                lw=1.4 + 1.2 * strong,
-                color=COLOURS[agent],
-                label=NAMES[agent],
-                zorder=3 + strong,
-            )
-        ax.set_xticks(
-            range(count + 1), ["all games", *(f"− {game}" for game in order)], rotation=50, ha="right", fontsize=8
-        )
+            style = {"ms": 5, "lw": 2.6, "zorder": 4} if agent == "pqr" else {"ms": 4, "lw": 1.4, "zorder": 3}
+            ax.plot(means[agent].to_numpy(), "o-", color=COLOURS[agent], label=NAMES[agent], **style)
+        left_out = ["all games", *(f"− {game}" for game in order)]
+        ax.set_xticks(range(count + 1), left_out, rotation=50, ha="right", fontsize=8)
         ax.set_title(title)
         ax.set_ylim(0)
         ax.legend(fontsize=8)
@@ -103,19 +85,17 @@ def draw_leaving_out(options: Options, count: int = 8) -> None:
 
 def draw_measures(options: Options) -> None:
     """Four summaries, with agents sorted by each."""
+    titles = {
+        "mean": "mean, %",
+        "median": "median, %",
+        "iqm": "interquartile mean, %",
+        "optimality_gap": "gap to human, % (less is better)",
+    }
     figure, axes = figures.new(2, 4, 11.0, 5.0)
     for row, table in zip(axes, (NO_OPS, STICKY), strict=True):
-        normalised = percent(table, repaired=True)
-        values = {
-            "mean": normalised.mean(),
-            "median": normalised.median(),
-            "interquartile mean": normalised.apply(lambda c: 100 * iqm(c.to_numpy()[None] / 100)),
-            "gap to human, % (less is better)": normalised.apply(
-                lambda c: 100 * optimality_gap(c.to_numpy()[None] / 100)
-            ),
-        }
-        for ax, (name, column) in zip(row, values.items(), strict=True):
-            column = column.sort_values(ascending=not name.startswith("gap"))
+        found = measures(table)
+        for ax, (name, title) in zip(row, titles.items(), strict=True):
+            column = found[name].sort_values(ascending=name != "optimality_gap")
             for y, agent in enumerate(column.index):
                 ax.barh(y, column[agent], color=COLOURS[agent], alpha=1.0 if agent == "pqr" else 0.55, height=0.68)
                 ax.text(column[agent], y, f" {column[agent]:.0f}", va="center", fontsize=9)
@@ -123,7 +103,7 @@ def draw_measures(options: Options) -> None:
             ax.grid(axis="y", visible=False)
             ax.margins(x=0.24)
             if table == NO_OPS:
-                ax.set_title(name if name.startswith("gap") else f"{name}, %", fontsize=10)
+                ax.set_title(title, fontsize=10)
         row[0].set_ylabel(SETTINGS[table], fontweight="bold")
     figure.suptitle("Who is ahead depends on the summary (best on top; Enduro repaired)", fontsize=11)
     figures.save(figure, options.out / "measures")
@@ -144,19 +124,14 @@ def draw_games(table: str, options: Options) -> None:
         ax.axvline(0, color="#374151", lw=0.8)
         ax.set_xticks([-100, -10, -1, 0, 1, 10, 100], ["−100", "−10", "−1", "0", "1", "10", "100"])
         ax.set_xlim(-600, 600)
-        won, tied = int((difference > 0).sum()), int((difference == 0).sum())
-        _title(ax, rival, won, tied, len(order) - won - tied)
+        found = count_wins(normalised["pqr"], normalised[rival])
+        ax.set_title(f"against {NAMES[rival]}\n{found.text()}", fontsize=10)
         ax.set_ylim(-1, len(order))
         ax.grid(axis="y", alpha=0.5)
     axes[0].set_yticks(range(len(order)), order, fontsize=8)
     axes[1].set_xlabel("PQR minus the other, in units of the human's lead over random play")
     figure.suptitle(f"PQR game by game, {SETTINGS[table]}, best up to 50M frames", fontsize=12)
     figures.save(figure, options.out / f"games_{'no_ops' if table == NO_OPS else 'sticky'}")
-
-
-def _title(ax: Any, rival: str, won: int, tied: int, lost: int) -> None:
-    counts = f"{won} won, {tied} tied, {lost} lost"
-    ax.set_title(f"against {NAMES[rival]}\n{counts}", fontsize=10)
 
 
 def write_games(options: Options) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,10 +10,8 @@ from tremble.atari.games import PAPER_GAMES, id_of, rom_of
 from tremble.atari.protocols import AtariProtocol, find_protocol
 from tremble.presets import PRESETS
 from tremble.report.references import game_name
-from tremble.settings import SettingsError, nearest
-from tremble.studies.atari.cost import cost_estimate
-from tremble.studies.atari.results import load_run
-from tremble.studies.kit import Cell, Options, Results, Study
+from tremble.settings import SettingsError
+from tremble.studies.kit import Cell, Options, Study, known_names
 
 ON_POLICY = {"quota_onpolicy": 16}
 """Agents without replay, with the number of parallel environments they were published with."""
@@ -68,12 +66,10 @@ def plan_of(study: Study, options: Options, games: Sequence[str] = ()) -> Plan:
     rules = find_protocol(protocol)
     asked = tuple(games or chosen["games"])
     roms = PAPER_GAMES if asked == ("all",) else tuple(rom_of(game) for game in asked)
-    for agent in chosen["agents"]:
-        if agent not in PRESETS:
-            raise SettingsError(f"there is no agent {agent!r}; {nearest(agent, PRESETS)}")
+    agents = known_names(chosen["agents"], PRESETS, "agent")
     if chosen["episodes"] < 0 or chosen["memory_size"] < 0:
         raise SettingsError("episodes and memory_size are at least 0, which stands for the protocol's own")
-    played, agents = list(dict.fromkeys(roms)), list(dict.fromkeys(chosen["agents"]))
+    played = list(dict.fromkeys(roms))
     steps = _steps(study, chosen, options, rules.frame_skip_max)
     if options.quick:
         played, agents = played[:1], list(dict.fromkeys([agents[0], agents[-1]]))
@@ -131,41 +127,3 @@ def agent_options(agent: str, plan: Plan) -> dict[str, Any]:
         settings |= QUICK if plan.quick else {}
         settings |= {"memory_size": plan.memory_size} if plan.memory_size else {}
     return settings | ({"n_quantiles": 16} if plan.quick else {})
-
-
-def atari_study(
-    name: str,
-    about: str,
-    analyse: Callable[[Results, Options], str],
-    agents: Sequence[str],
-    *,
-    games: Sequence[str],
-    games_fixed: bool = False,
-    protocol: str = "paper",
-    frames: int = 10_000_000,
-    **further: Any,
-) -> Study:
-    """A study that trains on Atari, with the default values of its choices; ``further`` are choices of its own."""
-    choices: dict[str, Any] = {
-        "protocol": protocol,
-        "agents": tuple(agents),
-        "frames": frames,
-        "episodes": 0,  # of an evaluation; 0: the protocol's steps
-        "memory_size": 0,  # 0: the protocol's
-        "speed": "unknown",  # frames per second of one run, or "measure"
-    }
-    study = Study(
-        name,
-        about,
-        lambda options: cells_of(plan_of(study, options, games if games_fixed else ())),
-        analyse,
-        seeds=3,
-        quick_seeds=1,
-        steps=frames // 4,
-        quick_steps=2_000,
-        load=load_run,
-        choices=({} if games_fixed else {"games": tuple(games)}) | choices | further,
-        cost_estimate=cost_estimate,
-        partial=True,
-    )
-    return study

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 
 from tremble.report import tables
-from tremble.report.statistics import Interval, difference_interval, verdict
-from tremble.studies.atari.plan import Plan, atari_study, plan_of
+from tremble.report.statistics import verdict
 from tremble.studies.atari.results import area, of_kind
-from tremble.studies.atari.tables import conditions, draw, game_table, shown, text, write_raw
-from tremble.studies.kit import Options, Results
+from tremble.studies.atari.tables import AtariRuns, atari_study, conditions, game_table, lead, shown, text
 
 GAMES = ("pong",)
 AGENTS = ("pqr", "pqr_const", "pqr_opt", "pqr_sqrt_log", "pqr_sqrt_log_opt")
@@ -61,70 +59,50 @@ def phases(curves: pd.DataFrame, frames: int) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["agent", "seed", "early", "late", "late_spread"])
 
 
-def difference(found: pd.DataFrame, claim: Claim) -> Interval | None:
-    """First minus second, seed by seed."""
-    first, second = (
-        dict(found[found["agent"] == agent][["seed", claim.when]].itertuples(index=False))
-        for agent in (claim.first, claim.second)
-    )
-    return difference_interval(first, second) if set(first) & set(second) else None
-
-
-def top_table(found: pd.DataFrame, plan: Plan) -> str:
+def top_table(found: pd.DataFrame, agents: Sequence[str]) -> str:
     """Early and late scores, and the number of seeds that reach the maximum."""
     rows = []
-    for agent in plan.agents:
+    for agent in agents:
         here = found[found["agent"] == agent]
-        if here.empty:
-            rows.append([CALLED.get(agent, agent), *["–"] * 5])
-            continue
-        between = f"{here['late'].std(ddof=1):.2f}" if len(here) > 1 else "–"
-        rows.append(
-            [
-                CALLED.get(agent, agent),
-                text(here["early"]),
-                text(here["late"]),
-                between,
-                f"{here['late_spread'].mean():.2f}",
-                f"{int((here['late'] >= NEAR).sum())} of {len(here)}",
-            ]
-        )
+        cells = ["–"] * 5
+        if len(here):
+            between = f"{here['late'].std(ddof=1):.2f}" if len(here) > 1 else "–"
+            reached = f"{(here['late'] >= NEAR).sum()} of {len(here)}"
+            cells = [text(here["early"]), text(here["late"]), between, f"{here['late_spread'].mean():.2f}", reached]
+        rows.append([CALLED.get(agent, agent), *cells])
     header = ["curve", "early [95 %]", "late [95 %]", "late: spread of seeds", "late: spread in time", "at the maximum"]
     return tables.markdown(header, rows)
 
 
 def stability(found: pd.DataFrame) -> str:
     """Verdict on the claim that only PQR reaches the maximum in every seed."""
-    always = [
-        agent for agent, runs in found.groupby("agent", sort=False)["late"] if bool(np.all(runs.to_numpy() >= NEAR))
-    ]
-    others = [CALLED.get(str(agent), str(agent)) for agent in always if agent != "pqr"]
-    if "pqr" not in set(found["agent"]):
+    lowest = found.groupby("agent", sort=False)["late"].min()
+    others = [CALLED.get(agent, agent) for agent in lowest.index[lowest >= NEAR] if agent != "pqr"]
+    if "pqr" not in lowest:
         return "there are no runs of PQR"
-    if "pqr" not in always:
+    if lowest["pqr"] < NEAR:
         return "contradicted here: PQR does not reach it in every seed"
     if others:
         return f"partly supported: PQR reaches it in every seed, but so does {', '.join(others)}"
     return "supported: PQR reaches it in every seed, and none of the others does"
 
 
-def analyse(results: Results, options: Options) -> str:
-    """Raw data, figures, verdicts."""
-    plan = plan_of(STUDY, options, GAMES)
-    curves, scores = write_raw(results, plan, options.out)
-    draw(curves, options.out)
-    found = phases(curves, plan.frames)
-    found.round(4).to_csv(options.out / "phases.csv", index=False, lineterminator="\n")
-    differences = [difference(found, claim) for claim in CLAIMS]
-    supported = sum(interval is not None and verdict(interval) == "reproduced" for interval in differences)
-    rows = [
-        [claim.text, f"{CALLED[claim.first]} − {CALLED[claim.second]}, {claim.when}", shown(interval)]
-        for claim, interval in zip(CLAIMS, differences, strict=True)
-        if {claim.first, claim.second} <= set(plan.agents)
-    ]
+def report(runs: AtariRuns) -> str:
+    """Scores early and late, and verdicts on the paper's ordering."""
+    plan = runs.plan
+    found = phases(runs.curves, plan.frames)
+    found.round(4).to_csv(runs.options.out / "phases.csv", index=False, lineterminator="\n")
+    supported, rows = 0, []
+    for claim in CLAIMS:
+        first, second = (found[found["agent"] == agent] for agent in (claim.first, claim.second))
+        interval = lead(first, second, claim.when)
+        supported += interval is not None and verdict(interval) == "reproduced"
+        if {claim.first, claim.second} <= set(plan.agents):
+            name = f"{CALLED[claim.first]} − {CALLED[claim.second]}, {claim.when}"
+            rows.append([claim.text, name, shown(interval)])
     return f"""# Schedules of the perturbation on Pong
 
-{conditions(results, plan)}
+{conditions(runs)}
 
 The paper's figure has five curves without numbers, and does not say how long they are or which scales the other schedules have; ours are Δ = 1 for the constant, and DLTV's 50 in
 √(log t/t). Its Pong is “v4”; protocol `paper_v4` is the reading in which that means a random frame skip.
@@ -136,7 +114,7 @@ The paper's figure has five curves without numbers, and does not say how long th
 *Early* is the mean height of the curve in the first third of the run, *late* the mean of the evaluations in its last quarter; the maximum is {MAXIMUM:g}, and a run is *at the maximum* if its
 late mean is at least {NEAR:g}.
 
-{top_table(found, plan)}
+{top_table(found, plan.agents)}
 ## The paper's ordering
 
 Differences seed by seed: *supported* if the interval lies above 0, *contradicted* if below, *inconclusive* otherwise.
@@ -148,7 +126,7 @@ Differences seed by seed: *supported* if the interval lies above 0, *contradicte
 
 ## Scores
 
-{game_table(scores, results, plan, "evaluation")}
+{game_table(runs, "evaluation")}
 Raw data: `phases.csv`, `curves.csv`, `scores.csv` (one row a run), `final.csv` (every fresh game).
 """
 
@@ -156,7 +134,7 @@ Raw data: `phases.csv`, `curves.csv`, `scores.csv` (one row a run), `final.csv` 
 STUDY = atari_study(
     "pong-schedules",
     "the paper's ablation on Pong: five schedules of the perturbation; --set frames=…, protocol=…",
-    analyse,
+    report,
     AGENTS,
     games=GAMES,
     games_fixed=True,

@@ -8,9 +8,7 @@ from tremble.report import tables
 from tremble.report.figures import name_of
 from tremble.report.scores import count_wins
 from tremble.studies.atari.claims import NAMES, QUOTA, raw
-from tremble.studies.atari.plan import Plan, atari_study, plan_of
-from tremble.studies.atari.tables import conditions, draw, millions, scores_of, summary_table, text, write_raw
-from tremble.studies.kit import Options, Results
+from tremble.studies.atari.tables import AtariRuns, atari_study, conditions, millions, summary_table, text
 
 FRAMES = 40_000_000
 AGENTS = ("qrdqn", "quota", "quota_onpolicy", "dltv", "pqr")
@@ -31,64 +29,50 @@ def called(agent: str) -> str:
     return OUR_NAMES.get(agent, name_of(agent))
 
 
-def best(scores: pd.DataFrame, plan: Plan) -> pd.DataFrame:
-    """Best evaluation of our runs, mean over seeds: a row per game, a column per agent."""
-    mine = scores[scores["returns"] == "evaluation"]
-    table = mine.pivot_table(index="game", columns="agent", values="best")
-    return table[[agent for agent in plan.agents if agent in table]]
-
-
-def score_table(scores: pd.DataFrame, plan: Plan) -> str:
+def score_table(runs: AtariRuns) -> str:
     """Our scores and the paper's, by game."""
-    columns = list(dict.fromkeys(column for agent in plan.agents for column in PRINTED_COLUMNS.get(agent, ())))
-    printed = raw(QUOTA)
+    agents, printed = runs.plan.agents, raw(QUOTA)
+    columns = list(dict.fromkeys(column for agent in agents for column in PRINTED_COLUMNS.get(agent, ())))
     rows = []
-    for game in dict.fromkeys(name for _, name, _ in plan.labels()):
-        row = [game]
-        for agent in plan.agents:
-            here = scores_of(scores, game, agent)
-            row.append(text(here["best"]) if len(here) else "–")
-        for column in columns:
-            value = printed.loc[game, column] if game in printed.index else float("nan")
-            row.append("–" if pd.isna(value) else f"{value:,g}")
-        rows.append(row)
-    header = ["game", *(f"ours: {called(a)}" for a in plan.agents), *(f"paper: {NAMES[c]}" for c in columns)]
+    for game in dict.fromkeys(name for _, name, _ in runs.plan.labels()):
+        ours = [runs.scores_of(game, agent)["best"] for agent in agents]
+        theirs = printed.reindex([game])[columns].iloc[0]
+        row = [text(best) if len(best) else "–" for best in ours]
+        rows.append([game, *row, *("–" if pd.isna(value) else f"{value:,g}" for value in theirs)])
+    header = ["game", *(f"ours: {called(a)}" for a in agents), *(f"paper: {NAMES[c]}" for c in columns)]
     return tables.markdown(header, rows)
 
 
-def wins(scores: pd.DataFrame, plan: Plan) -> str:
+def wins(runs: AtariRuns) -> str:
     """Number of games in which PQR is ahead of each rival, in our runs and in the paper's table on the same games."""
-    ours, printed = best(scores, plan), raw(QUOTA)
+    evaluations = runs.scores[runs.scores["returns"] == "evaluation"]
+    ours, printed = evaluations.pivot_table(index="game", columns="agent", values="best"), raw(QUOTA)
     rows = []
-    for rival in plan.agents:
-        if rival == "pqr" or "pqr" not in ours or rival not in ours:
+    for rival in runs.plan.agents:
+        if rival == "pqr" or not {"pqr", rival} <= set(ours):
             continue
         both = ours[["pqr", rival]].dropna()
         if both.empty:
             continue
-        common = [game for game in both.index if game in printed.index]
+        same = printed[printed.index.isin(both.index)]
         theirs = [
-            f"{NAMES[column]}: {count_wins(printed.loc[common, 'pqr'], printed.loc[common, column]).text()}"
+            f"{NAMES[column]}: {count_wins(same['pqr'], same[column]).text()}"
             for column in PRINTED_COLUMNS.get(rival, ())
-            if common and printed.loc[common, ["pqr", column]].dropna().size
+            if not same[["pqr", column]].dropna().empty
         ]
         found = count_wins(both["pqr"], both[rival])
         rows.append([f"PQR against {called(rival)}", found.text(), f"{found.sign_test:.3f}", "; ".join(theirs) or "–"])
-    return (
-        tables.markdown(["", "ours", "sign test p", "the paper's table, same games"], rows, 4)
-        if rows
-        else "No game has both yet.\n"
-    )
+    if not rows:
+        return "No game has both yet.\n"
+    return tables.markdown(["", "ours", "sign test p", "the paper's table, same games"], rows, 4)
 
 
-def analyse(results: Results, options: Options) -> str:
-    """Raw data, figures and report."""
-    plan = plan_of(STUDY, options)
-    curves, scores = write_raw(results, plan, options.out)
-    draw(curves, options.out)
+def report(runs: AtariRuns) -> str:
+    """Our scores with the paper's table, and what the table compares."""
+    plan = runs.plan
     return f"""# The comparison with QUOTA
 
-{conditions(results, plan, FRAMES)}
+{conditions(runs, FRAMES)}
 
 ## What “40M” means
 
@@ -101,13 +85,13 @@ QUOTA is included twice: *as published*, without replay, on rollouts of 5 steps 
 
 ## Best scores
 
-{score_table(scores, plan)}
+{score_table(runs)}
 ## Games won
 
-{wins(scores, plan)}
+{wins(runs)}
 ## Human-normalised, ours
 
-{summary_table(scores, plan, "evaluation", "best")[0]}
+{summary_table(runs, "evaluation", "best")}
 ![curves](curves.png)
 
 Raw data: `curves.csv`, `scores.csv` (one row a run), `final.csv` (every fresh game).
@@ -117,7 +101,7 @@ Raw data: `curves.csv`, `scores.csv` (one row a run), `final.csv` (every fresh g
 STUDY = atari_study(
     "quota",
     "QR-DQN, QUOTA, DLTV and PQR on 49 games at 40M frames, with the paper's table; --set games=…, frames=…",
-    analyse,
+    report,
     AGENTS,
     games=GAMES_49,
     frames=FRAMES,

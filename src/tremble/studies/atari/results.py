@@ -74,23 +74,12 @@ def tidy(results: Results) -> pd.DataFrame:
 
     Where the repeat of an action is random, frames are counted at its longest, as the protocol's own are.
     """
-    rows = [
-        (
-            SOURCE,
-            run.protocol,
-            kind,
-            run.agent,
-            run.game,
-            run.seed,
-            i,
-            step * find_protocol(run.protocol).frame_skip_max,
-            value,
-        )
-        for runs in results.values()
-        for run in runs
-        for kind, curve in (("evaluation", run.evaluated), ("training", run.trained))
-        for i, (step, value) in enumerate(curve)
-    ]
+    rows: list[tuple[Any, ...]] = []
+    for run in (run for runs in results.values() for run in runs):
+        skip = find_protocol(run.protocol).frame_skip_max
+        for kind, curve in (("evaluation", run.evaluated), ("training", run.trained)):
+            key = (SOURCE, run.protocol, kind, run.agent, run.game, run.seed)
+            rows += [(*key, i, step * skip, value) for i, (step, value) in enumerate(curve)]
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from tremble.report.figures import name_of
-from tremble.studies.atari.plan import Plan, atari_study, plan_of
+from tremble.studies.atari.plan import Plan
 from tremble.studies.atari.results import PUBLISHED
-from tremble.studies.atari.tables import KINDS, bullet, conditions, draw, game_table, summary_table, write_raw
-from tremble.studies.kit import Options, Results
+from tremble.studies.atari.tables import KINDS, AtariRuns, atari_study, conditions, game_table, summary_table
 
 
 def without_equal(plan: Plan) -> str:
@@ -17,24 +16,21 @@ def without_equal(plan: Plan) -> str:
             continue
         elsewhere = [f"`{name}`" for name, columns in PUBLISHED.items() if agent in columns]
         where = f"; there are some under {', '.join(elsewhere)}, which cannot be compared" if elsewhere else ""
-        lines.append(f"{name_of(agent)} has no published scores under `{plan.protocol.name}`{where}.")
-    return bullet(lines)
+        lines.append(f"- {name_of(agent)} has no published scores under `{plan.protocol.name}`{where}.")
+    return "\n".join(lines)
 
 
-def analyse(results: Results, options: Options) -> str:
-    """Raw data, figures and report."""
-    plan = plan_of(STUDY, options)
-    curves, scores = write_raw(results, plan, options.out)
-    draw(curves, options.out)
+def report(runs: AtariRuns) -> str:
+    """Every agent on every game, and summaries over games."""
+    plan = runs.plan
     kind = plan.protocol.published_returns
-    games = "\n".join(f"### Returns of {returns}\n\n{game_table(scores, results, plan, returns)}" for returns in KINDS)
+    games = "\n".join(f"### Returns of {returns}\n\n{game_table(runs, returns)}" for returns in KINDS)
     summaries = "\n".join(
-        f"### {title}\n\n{summary_table(scores, plan, kind, measure)[0]}"
-        for measure, title in (("best", "Best"), ("last", "Last"))
+        f"### {measure.title()}\n\n{summary_table(runs, kind, measure)}" for measure in ("best", "last")
     )
     return f"""# Atari under `{plan.protocol.name}`
 
-{conditions(results, plan)}
+{conditions(runs)}
 
 ![curves](curves.png)
 
@@ -62,7 +58,7 @@ Raw data: `curves.csv`, `scores.csv` (one row a run), `final.csv` (every fresh g
 STUDY = atari_study(
     "atari",
     "agents on Atari under a protocol; --set games=…, agents=…, protocol=…, frames=…, speed=…",
-    analyse,
+    report,
     ("qrdqn", "dltv", "pqr"),
     games=("pong", "boxing", "breakout"),
 )

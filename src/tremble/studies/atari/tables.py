@@ -1,8 +1,9 @@
-"""Tables, raw data and experimental conditions shared by the studies on Atari."""
+"""What the studies that train on Atari share: their choices, raw data, tables and experimental conditions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,83 @@ from tremble.report.figures import name_of
 from tremble.report.scores import Returns, ScoreTable
 from tremble.report.statistics import SUPPORT, Interval, difference_interval, mean_interval, verdict
 from tremble.settings import SettingsError
-from tremble.studies.atari.plan import Plan
-from tremble.studies.atari.results import of_kind, published_score, run_scores, tidy
-from tremble.studies.kit import Results, seed_count
+from tremble.studies.atari.cost import cost_estimate
+from tremble.studies.atari.plan import Plan, cells_of, plan_of
+from tremble.studies.atari.results import load_run, of_kind, published_score, run_scores, tidy
+from tremble.studies.kit import Options, Results, Study, seed_count
 
 PUBLISHED_FRAMES = 50_000_000
 """Length of the published runs of most tables."""
 KINDS: tuple[Returns, ...] = ("evaluation", "training")
+
+
+@dataclass(frozen=True)
+class AtariRuns:
+    """The finished runs of a study, for its report."""
+
+    plan: Plan
+    results: Results
+    curves: pd.DataFrame
+    """Columns of `report.curves`."""
+    scores: pd.DataFrame
+    """Columns of `results.run_scores`."""
+    options: Options
+
+    def scores_of(self, game: str, agent: str, returns: Returns = "evaluation") -> pd.DataFrame:
+        """The rows of an agent on a game, one for each seed."""
+        scores = self.scores
+        return scores[(scores["game"] == game) & (scores["agent"] == agent) & (scores["returns"] == returns)]
+
+
+def atari_study(
+    name: str,
+    about: str,
+    report: Callable[[AtariRuns], str],
+    agents: Sequence[str],
+    *,
+    games: Sequence[str],
+    games_fixed: bool = False,
+    protocol: str = "paper",
+    frames: int = 10_000_000,
+    **further: Any,
+) -> Study:
+    """A study that trains on Atari, with the default values of its choices; ``further`` are choices of its own.
+
+    Raw data and curves are written before ``report`` is called.
+    """
+    choices: dict[str, Any] = {
+        "protocol": protocol,
+        "agents": tuple(agents),
+        "frames": frames,
+        "episodes": 0,  # of an evaluation; 0: the protocol's steps
+        "memory_size": 0,  # 0: the protocol's
+        "speed": "unknown",  # frames per second of one run, or "measure"
+    }
+
+    def planned(options: Options) -> Plan:
+        return plan_of(study, options, games if games_fixed else ())
+
+    def analyse(results: Results, options: Options) -> str:
+        plan = planned(options)
+        curves, scores = write_raw(results, plan, options.out)
+        draw(curves, options.out)
+        return report(AtariRuns(plan, results, curves, scores, options))
+
+    study = Study(
+        name,
+        about,
+        lambda options: cells_of(planned(options)),
+        analyse,
+        seeds=3,
+        quick_seeds=1,
+        steps=frames // 4,
+        quick_steps=2_000,
+        load=load_run,
+        choices=({} if games_fixed else {"games": tuple(games)}) | choices | further,
+        cost_estimate=cost_estimate,
+        partial=True,
+    )
+    return study
 
 
 def digits_of(interval: Interval) -> int:
@@ -32,11 +103,6 @@ def text(values: Any) -> str:
     """Mean over seeds with its interval."""
     interval = mean_interval(list(values))
     return interval.text(digits_of(interval))
-
-
-def scores_of(scores: pd.DataFrame, game: str, agent: str, returns: Returns = "evaluation") -> pd.DataFrame:
-    """The rows of an agent on a game, one for each seed."""
-    return scores[(scores["game"] == game) & (scores["agent"] == agent) & (scores["returns"] == returns)]
 
 
 def write_raw(results: Results, plan: Plan, out: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -66,8 +132,8 @@ def write_raw(results: Results, plan: Plan, out: Path) -> tuple[pd.DataFrame, pd
 
 def draw(curves: pd.DataFrame, out: Path) -> None:
     """Evaluation and training, a figure each."""
-    for kind, name in (("evaluation", "curves"), ("training", "training")):
-        if not (some := of_kind(curves, kind)).empty:  # type: ignore[arg-type]
+    for kind, name in zip(KINDS, ("curves", "training"), strict=True):
+        if not (some := of_kind(curves, kind)).empty:
             draw_curves(some, out / name)
 
 
@@ -76,24 +142,23 @@ def millions(frames: float) -> str:
     return f"{frames / 1e6:g}M" if frames >= 100_000 else f"{frames:,.0f}"
 
 
-def game_table(scores: pd.DataFrame, results: Results, plan: Plan, returns: Returns) -> str:
+def game_table(runs: AtariRuns, returns: Returns) -> str:
     """Best, last and mean height of every agent on every game, with published scores of the same kind of return."""
-    comparable = plan.protocol.published_returns == returns
+    protocol = runs.plan.protocol
+    fresh, comparable = returns == "evaluation", protocol.published_returns == returns
     header = ["game", "agent", "seeds", "best [95 %]", "last", "mean height"]
-    header += (["fresh games after training"] if returns == "evaluation" else []) + (
-        ["published best"] if comparable else []
-    )
+    header += ["fresh games after training"] * fresh + ["published best"] * comparable
     rows = []
-    for label, game, agent in plan.labels():
-        here = scores_of(scores, game, agent, returns)
+    for label, game, agent in runs.plan.labels():
+        here = runs.scores_of(game, agent, returns)
         if here.empty:
             rows.append([game, name_of(agent), 0, *["–"] * (len(header) - 3)])
             continue
         row = [game, name_of(agent), len(here), text(here["best"]), text(here["last"]), text(here["area"])]
-        if returns == "evaluation":
-            row.append(text(run.final.mean() for run in results[label]))
+        if fresh:
+            row.append(text(run.final.mean() for run in runs.results[label]))
         if comparable:
-            said = published_score(plan.protocol.name, agent, game)
+            said = published_score(protocol.name, agent, game)
             row.append("–" if said is None else f"{said[0]:,g} at {millions(said[1])}")
         rows.append(row)
     return tables.markdown(header, rows, 2)
@@ -110,27 +175,24 @@ def even(scores: pd.DataFrame) -> pd.DataFrame:
     return kept.sort_values("seed", kind="stable").groupby(["agent", "game"], sort=False).head(fewest)
 
 
-def summary_table(scores: pd.DataFrame, plan: Plan, returns: Returns, measure: str) -> tuple[str, ScoreTable | None]:
+def summary_table(runs: AtariRuns, returns: Returns, measure: str) -> str:
     """Human-normalised summaries of one measure (best, last, area) with intervals; a sentence if no game has runs of all agents."""
-    kept = even(scores[scores["returns"] == returns])
+    kept = even(runs.scores[runs.scores["returns"] == returns])
     if kept.empty:
-        return "No game has runs of all agents yet, so there is no summary.\n", None
-    order = {agent: i for i, agent in enumerate(plan.agents)}
-    kept = kept.sort_values("agent", key=lambda column: column.map(order), kind="stable")
-    table = ScoreTable(plan.protocol.name, returns, kept.rename(columns={measure: "score"}))
+        return "No game has runs of all agents yet, so there is no summary.\n"
+    table = ScoreTable(runs.plan.protocol.name, returns, kept.rename(columns={measure: "score"}))
     found = table.aggregate()
     names = {"iqm": "IQM", "optimality_gap": "gap to human (less is better)", "median": "median", "mean": "mean"}
-    rows = [[name_of(agent), *[found[agent, key].text(3) for key in names]] for agent in table.agents]
+    agents = [agent for agent in runs.plan.agents if agent in table.agents]
+    rows = [[name_of(agent), *[found[agent, key].text(3) for key in names]] for agent in agents]
     games, seeds = kept["game"].nunique(), int(kept.groupby(["agent", "game"]).size().min())
     caption = f"\n{games} game{'s' * (games > 1)}, {seeds} seed{'s' * (seeds > 1)} each; intervals by stratified bootstrap over seeds.\n"
-    return tables.markdown(["agent", *names.values()], rows) + caption, table
+    return tables.markdown(["agent", *names.values()], rows) + caption
 
 
-def lead(scores: pd.DataFrame, game: str, first: str, second: str, measure: str) -> Interval | None:
-    """Mean over seeds of the first agent's measure minus the second's, in evaluations; None without a common seed."""
-    ours, theirs = (
-        dict(scores_of(scores, game, agent)[["seed", measure]].itertuples(index=False)) for agent in (first, second)
-    )
+def lead(first: pd.DataFrame, second: pd.DataFrame, measure: str) -> Interval | None:
+    """Mean over seeds of the first runs' measure minus the second's; None without a common seed."""
+    ours, theirs = (runs.set_index("seed")[measure].to_dict() for runs in (first, second))
     return difference_interval(ours, theirs) if set(ours) & set(theirs) else None
 
 
@@ -139,10 +201,10 @@ def shown(interval: Interval | None) -> str:
     return "–" if interval is None else f"{interval.text(digits_of(interval))}: {SUPPORT[verdict(interval)]}"
 
 
-def conditions(results: Results, plan: Plan, published_frames: int = PUBLISHED_FRAMES) -> str:
+def conditions(runs: AtariRuns, published_frames: int = PUBLISHED_FRAMES) -> str:
     """The experimental conditions, as markdown."""
-    rules = plan.protocol
-    seeds = seed_count(results)
+    plan, rules = runs.plan, runs.plan.protocol
+    seeds = seed_count(runs.results)
     lines = [
         f"Protocol `{rules.name}`: {rules.about}. **Our runs are {millions(plan.frames)} frames ({plan.steps:,} steps of the agent) long**"
         + _length(plan.frames, published_frames),
@@ -161,8 +223,8 @@ def conditions(results: Results, plan: Plan, published_frames: int = PUBLISHED_F
         lines.append(
             "**Quick version: one game, 16 quantiles, a small memory, games truncated after 500 steps. It tests the pipeline and is not a result.**"
         )
-    if absent := [label for label, runs in results.items() if not runs]:
-        lines.append(f"**{len(absent)} of {len(results)} cells have no run yet**; repeat the command to continue.")
+    if absent := [label for label, found in runs.results.items() if not found]:
+        lines.append(f"**{len(absent)} of {len(runs.results)} cells have no run yet**; repeat the command to continue.")
     return "\n\n".join(lines)
 
 
@@ -186,8 +248,3 @@ def _length(frames: int, published: int) -> str:
         f"; published numbers are at {millions(published)}, so ours are {'earlier' if frames < published else 'later'} in training "
         "and cannot be compared directly."
     )
-
-
-def bullet(lines: Iterable[str]) -> str:
-    """A markdown list."""
-    return "\n".join(f"- {line}" for line in lines)

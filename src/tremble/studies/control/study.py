@@ -51,19 +51,11 @@ def analyse(results: Results, options: Options) -> str:
         for which in ("final", "best"):
             scores = [getattr(f, which).mean for f in flights]
             reached = sum(score >= task.solved for score in scores)
-            rows.append(
-                [
-                    task.env,
-                    f"`{task.hyperparameters}`",
-                    f"{task.steps:,}",
-                    WEIGHTS[which],
-                    ", ".join(f"{s:.1f}" for s in scores),
-                    mean_interval(scores).text(),
-                    f"{task.solved:g}",
-                    f"{reached} of {len(scores)}",
-                    "yes" if reached >= NEEDED else "no",
-                ]
-            )
+            by_seed = ", ".join(f"{s:.1f}" for s in scores)
+            solved = [f"{task.solved:g}", f"{reached} of {len(scores)}", "yes" if reached >= NEEDED else "no"]
+            length = f"{task.steps:,}"
+            results_of = [WEIGHTS[which], by_seed, mean_interval(scores).text()]
+            rows.append([task.env, f"`{task.hyperparameters}`", length, *results_of, *solved])
         axis.axhline(task.solved, color="#111111", linewidth=0.8, linestyle=":")
         axis.set(title=task.env, xlabel="steps", ylabel="mean return of 10 episodes")
         figures.thousands(axis.xaxis)
@@ -73,8 +65,8 @@ def analyse(results: Results, options: Options) -> str:
         ["cell", "seed", "newest_mean_of_100_episodes", "best_mean_of_100_episodes", "step_of_best"],
         [
             [label, f.seed, f"{f.final.mean:.3f}", f"{f.best.mean:.3f}", f.best_step]
-            for label in results
-            for f in results[label]
+            for label, flights in results.items()
+            for f in flights
         ],
     )
     heads = [

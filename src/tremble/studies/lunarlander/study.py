@@ -50,6 +50,16 @@ class LunarLanderResult:
         return bool(np.abs(self.final.predicted.mean(1)).max() > BOUND)
 
     @property
+    def w1(self) -> float:
+        """W_1 of predicted and observed discounted returns from the start."""
+        return float(self.final.calibration()["w1"])
+
+    @property
+    def coverage(self) -> float:
+        """Share of episodes whose discounted return is at most the predicted median."""
+        return float(self.final.calibration()["coverage"]["0.5"])
+
+    @property
     def best_step(self) -> int:
         """Step of the best evaluation; ties: the latest."""
         return int(self.steps[np.flatnonzero(self.means == self.means.max())[-1]])
@@ -124,10 +134,9 @@ def draw(results: Results, options: Options) -> None:
         happened = np.concatenate([f.final.discounted for f in sound])
         low, high = np.quantile(np.concatenate([predicted, happened]), [0.005, 0.995])
         bins = np.linspace(low, high, 41)
+        outline: dict[str, Any] = {"histtype": "step", "color": colour_of(label), "linewidth": 1.8}
         axis.hist(happened, bins, density=True, color="#9ca3af", alpha=0.7, label="Monte-Carlo")
-        axis.hist(
-            predicted, bins, density=True, histtype="step", color=colour_of(label), linewidth=1.8, label="predicted"
-        )
+        axis.hist(predicted, bins, density=True, label="predicted", **outline)
         axis.legend(fontsize=8)
     figures.save(figure, options.out / "calibration")
 
@@ -166,16 +175,13 @@ def analyse(results: Results, options: Options) -> str:
         ["cell", "seed", "mean_return", "best_weights_mean_return", "std_return", "w1", "coverage_0.5"],
         [
             [
-                label,
+                k,
                 f.seed,
-                f"{f.final.mean:.3f}",
-                f"{f.best.mean:.3f}",
-                f"{f.final.returns.std():.3f}",
-                f"{f.final.calibration()['w1']:.3f}",
-                f"{f.final.calibration()['coverage']['0.5']:.2f}",
+                *(f"{x:.3f}" for x in (f.final.mean, f.best.mean, f.final.returns.std(), f.w1)),
+                f"{f.coverage:.2f}",
             ]
-            for label in results
-            for f in results[label]
+            for k in results
+            for f in results[k]
         ],
     )
     tables.write_csv(
@@ -191,10 +197,7 @@ def analyse(results: Results, options: Options) -> str:
     rows = []
     for label, flights in results.items():
         scores = [f.final.mean for f in flights]
-        spread = float(np.mean([f.final.returns.std() for f in flights]))
-        w1 = float(np.median([f.final.calibration()["w1"] for f in flights]))
         wild = sum(f.diverged for f in flights)
-        cover = float(np.mean([f.final.calibration()["coverage"]["0.5"] for f in flights]))
         rows.append(
             [
                 label,
@@ -202,9 +205,9 @@ def analyse(results: Results, options: Options) -> str:
                 ", ".join(f"{s:.0f}" for s in scores),
                 mean_interval([f.best.mean for f in flights]).text(),
                 f"{wild} of {len(flights)}" if wild else "",
-                f"{spread:.0f}",
-                f"{w1:,.0f}",
-                f"{cover:.2f}",
+                f"{np.mean([f.final.returns.std() for f in flights]):.0f}",
+                f"{np.median([f.w1 for f in flights]):,.0f}",
+                f"{np.mean([f.coverage for f in flights]):.2f}",
             ]
         )
     claims = []

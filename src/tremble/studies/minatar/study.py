@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,8 @@ import numpy as np
 from tremble.presets import PRESETS
 from tremble.report import figures, tables
 from tremble.report.statistics import NOT_NEGATIVE, SUPPORT, Interval, difference_interval, mean_interval, verdict
-from tremble.settings import SettingsError, nearest
-from tremble.studies.kit import Cell, Options, Results, Study, seed_count
+from tremble.settings import SettingsError
+from tremble.studies.kit import Cell, Options, Results, Study, known_names, seed_count
 from tremble.training import checkpoint
 from tremble.training.spec import RunSpec
 from tremble.worlds.minatar import GAMES
@@ -47,6 +46,12 @@ class MinAtarResult:
         """Mean of `returns`."""
         return float(self.returns.mean())
 
+    @property
+    def late(self) -> float:
+        """Mean return over the last tenth of training; 0 where not a single episode ended."""
+        curve = self.curve[-WINDOWS // 10 :]
+        return float(np.nanmean(curve)) if np.isfinite(curve).any() else 0.0
+
 
 def load_result(path: Path, seed: int, spec: RunSpec) -> MinAtarResult:
     """Read a stored run."""
@@ -76,13 +81,13 @@ def recall(directory: Path) -> dict[tuple[str, int], MinAtarResult]:
 
 def games_of(options: Options) -> list[str]:
     """The chosen games; only the first in the quick version."""
-    games = _known(STUDY.chosen(options.choices)["games"], GAMES, "game")
+    games = known_names(STUDY.chosen(options.choices)["games"], GAMES, "game")
     return games[:1] if options.quick else games
 
 
 def agents_of(options: Options) -> list[str]:
     """The chosen agents; only those of the paper in the quick version."""
-    agents = _known(STUDY.chosen(options.choices)["agents"], PRESETS, "agent")
+    agents = known_names(STUDY.chosen(options.choices)["agents"], PRESETS, "agent")
     return [a for a in agents if a in MAIN] or agents if options.quick else agents
 
 
@@ -92,13 +97,6 @@ def interval_of(options: Options) -> int:
     if interval < 1:
         raise SettingsError(f"update_interval must be at least 1, got {interval}")
     return interval
-
-
-def _known(names: Sequence[str], known: Mapping[str, Any], kind: str) -> list[str]:
-    for name in names:
-        if name not in known:
-            raise SettingsError(f"there is no {kind} {name!r}; {nearest(name, known)}")
-    return list(dict.fromkeys(names))
 
 
 def cells(options: Options) -> list[Cell]:
@@ -125,43 +123,32 @@ def exploration(agent: str, options: Options) -> dict[str, Any]:
 
 def analyse(results: Results, options: Options) -> str:
     """Figure, tables and report."""
-    games, agents = games_of(options), agents_of(options)
     draw(results, options)
+    runs = [(*label.split(" | "), run) for label, found in results.items() for run in found]
     tables.write_csv(
         options.out / FINAL,
         ["game", "agent", "seed", "run", "mean_return", "std_return", "returns"],
         [
             [
-                *label.split(" | "),
+                game,
+                agent,
                 c.seed,
                 c.run,
                 f"{c.final:.3f}",
                 f"{c.returns.std():.3f}",
                 " ".join(f"{x:g}" for x in c.returns),
             ]
-            for label, careers in results.items()
-            for c in careers
+            for game, agent, c in runs
         ],
     )
     tables.write_csv(
         options.out / CURVES,
         ["game", "agent", "seed", "step", "mean_return"],
         [
-            [*label.split(" | "), c.seed, int(step), "" if np.isnan(mean) else f"{mean:.3f}"]
-            for label, careers in results.items()
-            for c in careers
+            [game, agent, c.seed, int(step), "" if np.isnan(mean) else f"{mean:.3f}"]
+            for game, agent, c in runs
             for step, mean in zip(c.ends, c.curve, strict=True)
         ],
-    )
-    scores, late = (
-        [
-            [
-                figures.name_of(agent),
-                *[mean_interval(values(results, game, agent), between=NOT_NEGATIVE).text(2) for game in games],
-            ]
-            for agent in agents
-        ]
-        for values in (finals, lates)
     )
     interval = interval_of(options)
     rate = (
@@ -179,64 +166,53 @@ length of the run: ε reaches its floor after a tenth, Δ falls to 1 after half.
 
 ## After training: 100 episodes, greedy by the mean
 
-{tables.markdown(["agent", *games], scores)}
+{score_table(results, options, "final")}
 ## The last tenth of training, exploration included
 
-{tables.markdown(["agent", *games], late)}
+{score_table(results, options, "late")}
 ## The paper's claim
 
 The paper shows PQR ahead of QR-DQN, DLTV and p-DLTV on Atari; it has no numbers for MinAtar. Differences of the final scores, seed by seed: *supported* if the interval lies
 above 0, *contradicted* if below, *inconclusive* otherwise.
 
-{tables.markdown(["difference", *games], claims(results, options))}
-{verdict_list(results, options)}
+{claims(results, options)}
 
-{"Rainbow has prioritised replay of three steps, so it runs in the Gymnasium loop, which is slower, on the same environment. " if "rainbow" in agents else ""}Raw data: `{FINAL}`, `{CURVES}`; `tremble study minatar --reuse-results` of this directory goes on from them.
+{"Rainbow has prioritised replay of three steps, so it runs in the Gymnasium loop, which is slower, on the same environment. " if "rainbow" in agents_of(options) else ""}Raw data: `{FINAL}`, `{CURVES}`; `tremble study minatar --reuse-results` of this directory goes on from them.
 """
 
 
-def finals(results: Results, game: str, agent: str) -> list[float]:
-    """Final scores in order of seeds."""
-    return [c.final for c in results[f"{game} | {agent}"]]
-
-
-def lates(results: Results, game: str, agent: str) -> list[float]:
-    """Mean return over the last tenth of training; 0 where not a single episode ended."""
-    curves = [career.curve[-WINDOWS // 10 :] for career in results[f"{game} | {agent}"]]
-    return [float(np.nanmean(curve)) if np.isfinite(curve).any() else 0.0 for curve in curves]
-
-
-def lead(results: Results, game: str, rival: str) -> Interval:
-    """PQR's final score minus a rival's, seed by seed."""
-    mine, theirs = ({c.seed: c.final for c in results[f"{game} | {agent}"]} for agent in ("pqr", rival))
-    return difference_interval(mine, theirs)
-
-
-def rivals(options: Options) -> list[str]:
-    """The chosen agents that PQR is compared with."""
-    agents = agents_of(options)
-    return [rival for rival in RIVALS if rival in agents and "pqr" in agents]
-
-
-def claims(results: Results, options: Options) -> list[list[str]]:
-    """A row per rival, a verdict per game."""
+def score_table(results: Results, options: Options, which: str) -> str:
+    """Mean of a score (`final` or `late`) with its interval, for every agent on every game."""
+    games = games_of(options)
     rows = []
-    for rival in rivals(options):
-        leads = [lead(results, game, rival) for game in games_of(options)]
-        rows.append([f"PQR − {figures.NAMES[rival]}", *[f"{x.text(2)}: {SUPPORT[verdict(x)]}" for x in leads]])
-    return rows
+    for agent in agents_of(options):
+        scores = [[getattr(run, which) for run in results[f"{game} | {agent}"]] for game in games]
+        rows.append([figures.name_of(agent), *[mean_interval(x, between=NOT_NEGATIVE).text(2) for x in scores]])
+    return tables.markdown(["agent", *games], rows)
 
 
-def verdict_list(results: Results, options: Options) -> str:
-    """The verdicts as a markdown list."""
-    lines = []
-    for rival in rivals(options):
-        found: dict[str, list[str]] = {}
-        for game in games_of(options):
-            found.setdefault(SUPPORT[verdict(lead(results, game, rival))], []).append(game)
-        parts = "; ".join(f"{word} on {', '.join(games)}" for word, games in found.items())
-        lines.append(f"- *PQR is better than {figures.NAMES[rival]}*: {parts}.")
-    return "\n".join(lines)
+def leads(results: Results, options: Options) -> dict[str, list[Interval]]:
+    """PQR's final score minus a rival's, seed by seed, on each game; for each chosen rival."""
+    agents = agents_of(options)
+
+    def lead(game: str, rival: str) -> Interval:
+        ours, theirs = ({c.seed: c.final for c in results[f"{game} | {agent}"]} for agent in ("pqr", rival))
+        return difference_interval(ours, theirs)
+
+    chosen = [rival for rival in RIVALS if rival in agents and "pqr" in agents]
+    return {rival: [lead(game, rival) for game in games_of(options)] for rival in chosen}
+
+
+def claims(results: Results, options: Options) -> str:
+    """The differences as a table, a verdict per game, and the verdicts as a list."""
+    rows, lines, games = [], [], games_of(options)
+    for rival, found in leads(results, options).items():
+        name, words = figures.NAMES[rival], [SUPPORT[verdict(interval)] for interval in found]
+        rows.append([f"PQR − {name}", *[f"{x.text(2)}: {word}" for x, word in zip(found, words, strict=True)]])
+        listed = {word: [game for game, its in zip(games, words, strict=True) if its == word] for word in words}
+        parts = "; ".join(f"{word} on {', '.join(on)}" for word, on in listed.items())
+        lines.append(f"- *PQR is better than {name}*: {parts}.")
+    return tables.markdown(["difference", *games], rows) + "\n" + "\n".join(lines)
 
 
 def draw(results: Results, options: Options) -> None:
