@@ -15,14 +15,14 @@ from tremble.report.tables import markdown
 
 
 def show(value: Any) -> str:
-    """A value for people: 1,000,000, yes, zero_discount."""
+    """A value for people: 1,000,000, 9.766e-06, yes, zero_discount."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
     if value is None:
         return "none"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _rows(protocols: Sequence[AtariProtocol]) -> list[tuple[str, str, str, list[str], bool]]:
@@ -65,46 +65,32 @@ def one(protocol: AtariProtocol) -> Table:
     return table
 
 
-AGENT_HEADER = (
-    "agent",
-    "optimiser",
-    "learning rate",
-    "its epsilon",
-    "gradient",
-    "start",
-    "target",
-    "ε end",
-    "ε test",
-    "n",
-    "prioritised",
-    "head",
-)
+AGENT_COLUMNS = {
+    "agent": "agent",
+    "optimiser": "optimiser",
+    "learning rate": "learning_rate",
+    "its epsilon": "optimiser_epsilon",
+    "gradient": "gradient",
+    "start": "replay_start_steps",
+    "target": "target_update_steps",
+    "ε end": "epsilon_end",
+    "ε test": "evaluate_epsilon",
+    "n": "n_step",
+    "prioritised": "prioritised",
+    "head": "head",
+}
+"""Columns of the tables of agents, and the fields of `PublishedAgent` they show."""
 
 
 def agent_rows(protocol: AtariProtocol) -> list[list[str]]:
     """What the agents of a protocol were trained with."""
-    return [
-        [
-            row.agent,
-            row.optimiser,
-            f"{row.learning_rate:g}",
-            f"{row.optimiser_epsilon:.4g}",
-            row.gradient,
-            show(row.replay_start_steps),
-            show(row.target_update_steps),
-            show(row.epsilon_end),
-            show(row.evaluate_epsilon),
-            show(row.n_step),
-            show(row.prioritised),
-            row.head,
-        ]
-        for row in published_agents(protocol.name)
-    ]
+    agents = published_agents(protocol.name)
+    return [[show(getattr(agent, field)) for field in AGENT_COLUMNS.values()] for agent in agents]
 
 
 def agent_table(protocol: AtariProtocol) -> Table:
     """The same for a terminal."""
-    table = Table(*AGENT_HEADER, title=f"agents published under {protocol.name} (times in steps)")
+    table = Table(*AGENT_COLUMNS, title=f"agents published under {protocol.name} (times in steps)")
     for row in agent_rows(protocol):
         table.add_row(*(Text(cell) for cell in row))
     return table
@@ -138,7 +124,7 @@ def page(protocols: Sequence[AtariProtocol], variants: Sequence[AtariProtocol]) 
     """The tables of the documentation's page about protocols."""
     parts = [f"## Side by side\n\n{comparison_markdown(protocols)}"]
     for protocol in protocols:
-        agents = markdown(AGENT_HEADER, agent_rows(protocol), 2)
+        agents = markdown(list(AGENT_COLUMNS), agent_rows(protocol), 2)
         parts.append(
             f"## `{protocol.name}`\n\n{protocol.about}.\n\n{notes_markdown(protocol)}\n\n"
             f"Agents published under it, times in steps:\n\n{agents}\nSources:\n\n{sources_markdown(protocol)}\n"
