@@ -80,7 +80,7 @@ class GymLoop(Loop):
         self.start_obs = np.zeros(env.encoder.shape, env.encoder.dtype)
         self.accumulator = Accumulator(agent.replay.n_step, float(agent.gamma), n)
         self._steps, self._replay_file, self._step_log = steps, replay_file, step_log
-        self._replay: NumpyReplay | FrameReplay | None = None
+        self._replay: NumpyReplay | None = None
         self._counter = EpisodeCounter(n)
         self._recent_steps = self._recent_greedy = 0
         """Transitions since the last row of the metrics, and how many of their actions were greedy."""
@@ -155,7 +155,7 @@ class GymLoop(Loop):
         return self.seen is not None and not any(isinstance(x, jax.Array) and x.is_deleted() for x in leaves)
 
     @property
-    def replay(self) -> NumpyReplay | FrameReplay:
+    def replay(self) -> NumpyReplay:
         """The memory; allocated on first use, when it is known whether the environment has masks."""
         if self._replay is None:
             parts = (self.capacity, self.example(), self.agent.replay)
