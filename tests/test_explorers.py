@@ -35,6 +35,7 @@ from tremble.representations.options import QuantileOptions, option_target, wind
 from tremble.settings import SettingsError
 from tremble.training.gym_loop import GymLoop
 from tremble.wasserstein import wasserstein
+from tremble.worlds.nchain import NChain
 from tremble.worlds.probes import Discounting, JointPolicy
 
 ACTIONS, BATCH, FEATURES = 3, 8, 6
@@ -686,7 +687,7 @@ def test_both_loops_make_the_same_run_with_options():
     }
     inside = tremble.train("quota", "nchain", steps=300, **options)
     beside = tremble.train(
-        "quota", lambda: JaxGymEnv(tremble.worlds.NChain(), run_seed=0), steps=300, hyperparameters="nchain", **options
+        "quota", lambda: JaxGymEnv(NChain(), run_seed=0), steps=300, hyperparameters="nchain", **options
     )
     returns = [e["return"] for e in beside.episodes]
     ends = np.flatnonzero(inside.log["done"])

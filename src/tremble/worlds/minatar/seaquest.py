@@ -13,9 +13,10 @@ fixed size without an order can stand in for the lists, because of what cannot h
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
@@ -40,6 +41,7 @@ OXYGEN, CREW = 200, 6
 SPAWN_INTERVAL, DIVER_INTERVAL, MOVE_INTERVAL, FASTEST_INTERVAL = 20, 30, 5, 2
 SHOT_INTERVAL, ENEMY_SHOT_INTERVAL, DIVER_MOVE_INTERVAL = 5, 10, 5
 ENEMIES = 32
+T = TypeVar("T", "Shots", "Divers")
 ROWS = 8
 """Rows 1 to 8 are water; row 0 is the surface, row 9 shows the metrics."""
 
@@ -105,18 +107,6 @@ class Seaquest(eqx.Module):
     ramping: bool = eqx.field(static=True, default=True)
     """Whether each surfacing makes it harder."""
 
-    channels: ClassVar[tuple[str, ...]] = (
-        "sub_front",
-        "sub_back",
-        "friendly_bullet",
-        "trail",
-        "enemy_bullet",
-        "enemy_fish",
-        "enemy_sub",
-        "oxygen_gauge",
-        "diver_gauge",
-        "diver",
-    )
     minimal_actions: ClassVar[tuple[int, ...]] = (NOOP, LEFT, UP, RIGHT, DOWN, FIRE)
     start_numbers: ClassVar[int] = 0
     step_numbers: ClassVar[int] = 5
@@ -153,9 +143,11 @@ class Seaquest(eqx.Module):
         s = state
         spawns, dives = s.spawn_timer == 0, s.diver_timer == 0
         enemies = with_enemy(s.enemies, spawns, numbers[:3], s.move_interval)
-        divers = with_diver(s.divers, dives, numbers[3:])
+        from_left = numbers[3] < 1 / 2
+        start, row = jnp.where(from_left, 0, 9), random_whole(numbers[4], 1, 9)
+        divers = with_newest(s.divers, dives, True, start, row, from_left, DIVER_MOVE_INTERVAL)
         fires = (action == FIRE) & (s.shot_timer == 0)
-        shots = with_shot(s.shots, fires, s.x, s.y, s.right)
+        shots = with_newest(s.shots, fires, True, s.x, s.y, s.right)
         x = jnp.clip(s.x + (action == RIGHT) - (action == LEFT), 0, 9)
         y = jnp.clip(s.y + (action == DOWN) - (action == UP), 0, 8)
         right = (s.right | (action == RIGHT)) & (action != LEFT)
@@ -215,19 +207,18 @@ class Seaquest(eqx.Module):
                 occupied(s.shots.there, s.shots.x, s.shots.y),
             ]
         )
-        maps = [
-            cell(s.x, s.y),
-            cell(behind(s.x, s.right), s.y),
-            in_rows(shots, 0),
-            in_rows(trail, 1),
-            in_rows(s.shots_left | s.shots_right, 1),
-            in_rows(occupied(fish, e.x, e.y), 1),
-            in_rows(occupied(submarines, e.x, e.y), 1),
-            last & (columns < jnp.maximum(s.oxygen, 0) * 10 // OXYGEN),
-            last & (columns >= 9 - s.crew) & (columns < 9),
-            in_rows(occupied(d.there, d.x, d.y), 1),
-        ]
-        return jnp.stack(maps, -1)
+        return {
+            "sub_front": cell(s.x, s.y),
+            "sub_back": cell(behind(s.x, s.right), s.y),
+            "friendly_bullet": in_rows(shots, 0),
+            "trail": in_rows(trail, 1),
+            "enemy_bullet": in_rows(s.shots_left | s.shots_right, 1),
+            "enemy_fish": in_rows(occupied(fish, e.x, e.y), 1),
+            "enemy_sub": in_rows(occupied(submarines, e.x, e.y), 1),
+            "oxygen_gauge": last & (columns < jnp.maximum(s.oxygen, 0) * 10 // OXYGEN),
+            "diver_gauge": last & (columns >= 9 - s.crew) & (columns < 9),
+            "diver": in_rows(occupied(d.there, d.x, d.y), 1),
+        }
 
 
 def behind(x: Whole, right: Flag) -> Whole:
@@ -261,32 +252,13 @@ def with_enemy(
     )
 
 
-def with_diver(divers: Divers, dives: Bool[Array, ""], numbers: Float[Array, "2"]) -> Divers:
-    """Perhaps a new diver; the one before the last has left by then."""
-    right = numbers[0] < 1 / 2
+def with_newest(pair: T, appears: Bool[Array, ""], *new: Array | int | bool) -> T:
+    """Two divers or shots, perhaps with a new one, given by its fields; the one before the last has left by then."""
 
-    def append(old: Array, new: Array | int | bool) -> Array:
-        return jnp.where(dives, jnp.stack([old[1], jnp.asarray(new, old.dtype)]), old)
+    def append(old: Array, value: Array | int | bool) -> Array:
+        return jnp.where(appears, jnp.stack([old[1], jnp.asarray(value, old.dtype)]), old)
 
-    d = divers
-    return Divers(
-        append(d.there, True),
-        append(d.x, jnp.where(right, 0, 9)),
-        append(d.y, random_whole(numbers[1], 1, 9)),
-        append(d.right, right),
-        append(d.timer, DIVER_MOVE_INTERVAL),
-    )
-
-
-def with_shot(
-    shots: Shots, fires: Bool[Array, ""], x: Int[Array, ""], y: Int[Array, ""], right: Bool[Array, ""]
-) -> Shots:
-    """Perhaps a new shot; the one before the last has left by then."""
-
-    def append(old: Array, new: Array | bool) -> Array:
-        return jnp.where(fires, jnp.stack([old[1], jnp.asarray(new, old.dtype)]), old)
-
-    return Shots(append(shots.there, True), append(shots.x, x), append(shots.y, y), append(shots.right, right))
+    return type(pair)(*map(append, jax.tree.leaves(pair), new))
 
 
 def same_cell(shots: Shots, enemies: Enemies) -> Bool[Array, "2 32"]:

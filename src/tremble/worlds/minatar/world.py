@@ -23,15 +23,14 @@ ACTION_NAMES = ("wait", "left", "up", "right", "down", "fire")
 
 Whole = Int[Array, "*batch"]
 Flag = Bool[Array, "*batch"]
-Picture = Bool[Array, "10 10 channels"]
+Picture = dict[str, Bool[Array, "10 10"]]
+"""A map for each kind of object, by name: the channels of an observation, in this order."""
 
 
 @runtime_checkable
 class Game(Protocol):
     """The rules of one game. State is a pytree of small arrays; nothing in here knows of episodes or sticky actions."""
 
-    channels: ClassVar[tuple[str, ...]]
-    """What each channel of the picture shows."""
     minimal_actions: ClassVar[tuple[int, ...]]
     """The actions that do something."""
     start_numbers: ClassVar[int]
@@ -123,9 +122,9 @@ class MinAtar(eqx.Module):
         late = False if self.time_limit is None else after.elapsed >= self.time_limit
         return after, reward.astype(jnp.float32), over, late & ~over
 
-    def observe(self, state: MinAtarState) -> Picture:
+    def observe(self, state: MinAtarState) -> Bool[Array, "10 10 channels"]:
         """Which objects are where; one byte a cell in replay, made into numbers by the network."""
-        return self.game.picture(state.game)
+        return jnp.stack(list(self.game.picture(state.game).values()), -1)
 
     def index(self, state: MinAtarState) -> Int[Array, ""]:
         """There is no table to index."""
