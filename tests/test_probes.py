@@ -16,13 +16,12 @@ import scipy.stats
 
 from tremble.core import JaxEnv, Scalar
 from tremble.envs import registry
-from tremble.envs.registry import jax_envs
+from tremble.envs.registry import jax_env_names, make_jax_env
 from tremble.training.run import train
-from tremble.worlds import DeepSea
-from tremble.worlds.deep_sea import DeepSeaState
+from tremble.worlds.deep_sea import DeepSea, DeepSeaState
 from tremble.worlds.probes import Answer, TruncationOnly
 
-PROBES = {name: make() for name, make in jax_envs().items() if name.startswith("probe-")}
+PROBES = {name: make_jax_env(name, {}) for name in jax_env_names() if name.startswith("probe-")}
 KEYS = jax.random.split(jax.random.key(0), 10_000)
 
 
@@ -37,10 +36,10 @@ def act(env, state, action, noise=()):
 
 def test_names():
     assert len(PROBES) == 7
-    assert jax_envs()["deepsea"]() == DeepSea()
-    assert jax_envs()["deepsea-stochastic"]() == DeepSea(stochastic=True)
-    for name, make in jax_envs().items():
-        assert isinstance(make(), JaxEnv), name
+    assert make_jax_env("deepsea", {}) == DeepSea()
+    assert make_jax_env("deepsea-stochastic", {}) == DeepSea(stochastic=True)
+    for name in jax_env_names():
+        assert isinstance(make_jax_env(name, {}), JaxEnv), name
 
 
 def test_constant_reward():

@@ -13,6 +13,7 @@ from gymnasium import spaces
 from tremble.atari.games import rom_of
 from tremble.atari.protocols import AtariProtocol, find_protocol
 from tremble.envs.gym import INFO_GAME_OVER, INFO_NO_BOOTSTRAP, INFO_RAW_REWARD, INFO_TRAINING_REWARD
+from tremble.envs.rewind import restored_generator
 from tremble.settings import SettingsError
 
 try:
@@ -218,9 +219,7 @@ class AtariGame(gymnasium.Env[np.ndarray, Any]):
         if state["screens"].shape != self._camera.screens.shape:
             raise SettingsError("a game saved under another protocol cannot be continued under this one")
         self._ale.restoreState(ale_py.ALEState(state["emulator"].tobytes()))
-        bits = np.random.PCG64()
-        bits.state = json.loads(state["generator"].tobytes().decode())
-        self.np_random = np.random.Generator(bits)
+        self.np_random = restored_generator(json.loads(state["generator"].tobytes().decode()))
         self._camera.screens[:] = state["screens"]
         self._stack.pictures = list(state["pictures"])
         self._lives, self._steps = (int(x) for x in state["counters"][:2])
