@@ -41,13 +41,13 @@ OXYGEN, CREW = 200, 6
 SPAWN_INTERVAL, DIVER_INTERVAL, MOVE_INTERVAL, FASTEST_INTERVAL = 20, 30, 5, 2
 SHOT_INTERVAL, ENEMY_SHOT_INTERVAL, DIVER_MOVE_INTERVAL = 5, 10, 5
 ENEMIES = 32
-T = TypeVar("T", "Shots", "Divers")
+T = TypeVar("T", bound="Pair")
 ROWS = 8
 """Rows 1 to 8 are water; row 0 is the surface, row 9 shows the metrics."""
 
 
-class Shots(eqx.Module):
-    """The player's shots, the newer one last."""
+class Pair(eqx.Module):
+    """Two things in the water, the newer one last: the player's shots."""
 
     there: Bool[Array, "*batch 2"]
     x: Int[Array, "*batch 2"]
@@ -55,13 +55,9 @@ class Shots(eqx.Module):
     right: Bool[Array, "*batch 2"]
 
 
-class Divers(eqx.Module):
-    """Divers in the water, the newer one last."""
+class Divers(Pair):
+    """Divers move only when their timer is at zero."""
 
-    there: Bool[Array, "*batch 2"]
-    x: Int[Array, "*batch 2"]
-    y: Int[Array, "*batch 2"]
-    right: Bool[Array, "*batch 2"]
     timer: Int[Array, "*batch 2"]
 
 
@@ -87,7 +83,7 @@ class SeaquestState(eqx.Module):
     crew: Whole
     """Divers on board. As in the package it is -1 after six were brought up."""
     surfaced: Flag
-    shots: Shots
+    shots: Pair
     shots_left: Bool[Array, "*batch 8 10"]
     shots_right: Bool[Array, "*batch 8 10"]
     """Where enemy shots run to the left and to the right."""
@@ -123,7 +119,7 @@ class Seaquest(eqx.Module):
             whole(OXYGEN),
             whole(0),
             flag(True),
-            Shots(no, zero, zero, no),
+            Pair(no, zero, zero, no),
             clear,
             clear,
             Enemies(none, none, nought, nought, none, nought, nought),
@@ -200,17 +196,10 @@ class Seaquest(eqx.Module):
         last = (jnp.arange(10) == 9)[:, None]
         fish, submarines = e.there & ~e.submarine, e.there & e.submarine
         trail = occupied(e.there, behind(e.x, e.right), e.y) | occupied(d.there, behind(d.x, d.right), d.y)
-        surface = s.shots.there & (s.shots.y == 0)
-        shots = jnp.concatenate(
-            [
-                (surface[:, None] & (s.shots.x[:, None] == columns)).any(0)[None],
-                occupied(s.shots.there, s.shots.x, s.shots.y),
-            ]
-        )
         return {
             "sub_front": cell(s.x, s.y),
             "sub_back": cell(behind(s.x, s.right), s.y),
-            "friendly_bullet": in_rows(shots, 0),
+            "friendly_bullet": in_rows(occupied(s.shots.there, s.shots.x, s.shots.y, top=0), 0),
             "trail": in_rows(trail, 1),
             "enemy_bullet": in_rows(s.shots_left | s.shots_right, 1),
             "enemy_fish": in_rows(occupied(fish, e.x, e.y), 1),
@@ -226,11 +215,12 @@ def behind(x: Whole, right: Flag) -> Whole:
     return x - jnp.where(right, 1, -1)
 
 
-def occupied(there: Bool[Array, "n"], x: Int[Array, "n"], y: Int[Array, "n"]) -> Bool[Array, "8 10"]:
-    """The cells of the water that some of n things are in."""
-    inside = there & (x >= 0) & (x <= 9) & (y >= 1)
-    number = jnp.where(inside, (y - 1) * 10 + x, -1)
-    return (number[:, None] == jnp.arange(ROWS * 10)).any(0).reshape(ROWS, 10)
+def occupied(there: Bool[Array, "n"], x: Int[Array, "n"], y: Int[Array, "n"], top: int = 1) -> Bool[Array, "rows 10"]:
+    """The cells that some of n things are in, from row ``top`` to the last row of the water."""
+    rows = ROWS + 1 - top
+    inside = there & (x >= 0) & (x <= 9) & (y >= top)
+    number = jnp.where(inside, (y - top) * 10 + x, -1)
+    return (number[:, None] == jnp.arange(rows * 10)).any(0).reshape(rows, 10)
 
 
 def with_enemy(
@@ -261,17 +251,17 @@ def with_newest(pair: T, appears: Bool[Array, ""], *new: Array | int | bool) -> 
     return type(pair)(*map(append, jax.tree.leaves(pair), new))
 
 
-def same_cell(shots: Shots, enemies: Enemies) -> Bool[Array, "2 32"]:
+def same_cell(shots: Pair, enemies: Enemies) -> Bool[Array, "2 32"]:
     """Which shot is where which enemy is."""
     s, e = shots, enemies
     there = s.there[:, None] & e.there
     return there & (s.x[:, None] == e.x) & (s.y[:, None] == e.y)
 
 
-def move_shots(shots: Shots, enemies: Enemies) -> tuple[Shots, Enemies, Int[Array, ""]]:
+def move_shots(shots: Pair, enemies: Enemies) -> tuple[Pair, Enemies, Int[Array, ""]]:
     """Each shot hits one enemy in its new cell: a fish before a submarine, the earlier before the later."""
     x = shots.x + jnp.where(shots.right, 1, -1)
-    shots = Shots(shots.there & (x >= 0) & (x <= 9), x, shots.y, shots.right)
+    shots = Pair(shots.there & (x >= 0) & (x <= 9), x, shots.y, shots.right)
     match = same_cell(shots, enemies)
     rank = jnp.where(match, enemies.timer + jnp.where(enemies.submarine, 100, 0), 1000)
     first = rank.min(1)
@@ -301,8 +291,8 @@ def move_divers(
 
 
 def move_enemies(
-    shots: Shots, enemies: Enemies, move_interval: Int[Array, ""], x: Int[Array, ""], y: Int[Array, ""]
-) -> tuple[Shots, Enemies, Int[Array, ""], Bool[Array, ""], Bool[Array, "32"]]:
+    shots: Pair, enemies: Enemies, move_interval: Int[Array, ""], x: Int[Array, ""], y: Int[Array, ""]
+) -> tuple[Pair, Enemies, Int[Array, ""], Bool[Array, ""], Bool[Array, "32"]]:
     """Also: how many ran into shots, whether one met the player, and which submarines fired.
 
     A submarine fires even in the step in which it is hit.
