@@ -17,6 +17,7 @@ import pytest
 import scipy.stats
 from agent_helpers import batch_losses, flat_agent, predict_each, predict_one
 from gymnasium import spaces
+from probe_answers import answers
 
 import tremble
 from tremble.core import Clock, Enumerated, RandomStream, Transition, stream_key
@@ -721,6 +722,6 @@ def test_rollouts_solve_probes(probe):
         record_every=20_000,
         chunk=20_000,
     )
-    for answer in probe.answers(0.8):
+    for answer in answers(probe, 0.8):
         atoms = np.asarray(run.agent.distribution(np.array(answer.obs, np.float32)).atoms)[answer.action]
         assert np.abs(atoms - answer.mean).mean() < 0.1, answer

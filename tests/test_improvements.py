@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from probe_answers import answers
 
 import tremble
 from tremble.envs.jax_gym import JaxGymEnv
@@ -39,7 +40,7 @@ def learned(switches: dict[str, bool]) -> tremble.Run:
 def check(switches: dict[str, bool]) -> None:
     run = learned(switches)
     assert isinstance(run.agent.params.head, Dueling) == switches["dueling"]
-    for answer in make_jax_env("probe-discounting", {}).answers(0.8):  # 0.8 at the first state, 1 at the second
+    for answer in answers(make_jax_env("probe-discounting", {}), 0.8):  # 0.8 at the first state, 1 at the second
         value = float(run.agent.distribution(np.asarray(answer.obs)).mean()[answer.action])
         assert abs(value - answer.mean) < 0.05, (switches, answer)
 
