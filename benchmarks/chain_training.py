@@ -64,7 +64,7 @@ def _moments(agent: Any, env: Any, seeds: list[int], record_every: int, chunk: i
 
 
 def _chain(listed: bool) -> Any:
-    from tremble.worlds import NChain
+    from tremble.worlds.nchain import NChain
 
     if listed:
         return NChain()

@@ -79,7 +79,7 @@ def _on_nchain(name: str) -> tuple[Callable[[int], int], bool]:
     from tremble.envs.jax_gym import JaxGymEnv
     from tremble.training.spec import RunSpec
     from tremble.training.xla_loop import iterate
-    from tremble.worlds import NChain
+    from tremble.worlds.nchain import NChain
 
     agent = preset(name, "nchain")
     if not RunSpec(name, "nchain", 1).compiled(agent):

@@ -327,7 +327,7 @@ def test_fire_takes_two_repeats_where_there_is_fire():
         env = AtariGame(game, "paper", no_op_min_frames=3, no_op_max_frames=3)
         env.reset(seed=0)
         assert env._ale.getEpisodeFrameNumber() == 3 + frames
-    assert all(a.index("FIRE") == 1 for a in (AtariGame(g).action_names() for g in FIVE) if "FIRE" in a)
+    assert all(a.index("FIRE") == 1 for a in (AtariGame(g).action_names for g in FIVE) if "FIRE" in a)
 
 
 def test_sticky_actions_stick_in_a_quarter_of_frames():
@@ -338,7 +338,7 @@ def test_sticky_actions_stick_in_a_quarter_of_frames():
             "breakout", "dopamine", frame_skip_min=1, frame_skip_max=1, pool_frames=1, sticky_probability=sticky
         )
         env.reset(seed=5)
-        names, hits = env.action_names(), 0
+        names, hits = env.action_names, 0
         for k in range(trials):
             direction = "RIGHT" if k // 4 % 2 else "LEFT"  # so that it never reaches a wall
             for _ in range(8):
@@ -436,7 +436,10 @@ def test_names():
     with pytest.raises(SettingsError, match="there is no setting 'stickyness'"):
         AtariGame("pong", stickyness=1)
     assert AtariGame("pong", action_set="full").action_space.n == 18
-    assert gymnasium.make("atari/Pong", protocol="dopamine").action_space.n == 6
+    env = gymnasium.make("atari/Pong", protocol="dopamine")
+    assert env.action_space.n == 6
+    # A video's captions are `action_names` of the environment, one for each action.
+    assert env.unwrapped.action_names == ("NOOP", "FIRE", "RIGHT", "LEFT", "RIGHTFIRE", "LEFTFIRE")
 
 
 @pytest.mark.parametrize("parallel", [False, pytest.param(True, marks=pytest.mark.slow)])
@@ -510,7 +513,7 @@ def test_a_vector_is_brought_back():
     vector._begin(np.array([False, True, False]))  # and one is younger
     live(vector, 5, rng)
     there = other.rewind(vector.snapshot())
-    np.testing.assert_array_equal(there, vector._obs)
+    np.testing.assert_array_equal(there, vector._seen().obs)
     for a, b in zip(live(vector, 60, np.random.default_rng(2)), live(other, 60, np.random.default_rng(2)), strict=True):
         np.testing.assert_array_equal(a, b)
     vector.close()

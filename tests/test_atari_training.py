@@ -147,7 +147,7 @@ def test_returns_are_points_of_whole_games():
     while not loop.finished and loop.t < 1500:
         loop.advance(loop.t + 25)
     step, points, length = loop.finished[0]
-    items, _ = loop.replay.items.sample(np.arange(loop.replay.size, dtype=np.uint32), 0.4)
+    items, _ = NumpyReplay.sample(loop.replay, np.arange(loop.replay.size, dtype=np.uint32), 0.4)
     stored = float(items.reward_t.sum())
     assert loop.episodes >= 3, "lives are episodes to the agent"
     assert length == step and points % 5 == 0 and points >= 5 * stored > 0
@@ -161,7 +161,7 @@ def test_a_lost_life_cuts_the_return_but_not_the_episode():
     env = open_environment("atari/Breakout", options={"protocol": "dqn_zoo"})
     loop = GymLoop(tremble.make("pqr", "atari", start_steps=10**6, **SMALL_NETWORK), env, 0, 2000)
     loop.advance(150)
-    items, _ = loop.replay.items.sample((149 - np.arange(150)).astype(np.uint32), 0.4)
+    items, _ = NumpyReplay.sample(loop.replay, (149 - np.arange(150)).astype(np.uint32), 0.4)
     cuts = np.flatnonzero(np.asarray(items.discount_t) == 0)
     assert len(cuts) > loop.episodes, "five lives to a game"
     inside = [k for k in cuts if k + 1 < 150 and np.array_equal(items.obs_t[k], items.obs_tm1[k + 1])]
@@ -236,7 +236,7 @@ def test_layers_start_as_named(law, conv_limit, dense_limit):
 
 def test_an_environment_that_stacks_no_pictures_has_the_plain_memory():
     loop = GymLoop(Agent(), open_environment("CartPole-v1"), 0, 10)
-    assert isinstance(loop.replay, NumpyReplay) and loop.blocks is None
+    assert type(loop.replay) is NumpyReplay and loop.blocks is None
     network = ConvSpec(((4, 8, 8),), (8,))
     loop = GymLoop(Agent(network=network), open_environment("atari/Pong"), 0, 10)
     assert isinstance(loop.replay, FrameReplay)

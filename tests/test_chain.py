@@ -22,10 +22,10 @@ import scipy.stats
 from gymnasium.utils.env_checker import check_env
 
 import tremble.envs
-from tremble.envs.registry import jax_envs
-from tremble.worlds import NChain
+from tremble.envs.registry import make_jax_env
+from tremble.settings import SettingsError
 from tremble.worlds.gaussian_mixture import GaussianMixture
-from tremble.worlds.nchain import LEFT, RIGHT, ChainState
+from tremble.worlds.nchain import LEFT, RIGHT, ChainState, NChain
 from tremble.worlds.nchain_gym import NChainEnv
 
 ID = "tremble/NChain-v0"
@@ -296,7 +296,7 @@ def test_registration_happens_once():
     before = gymnasium.registry[ID]
     importlib.reload(tremble.worlds)
     assert gymnasium.registry[ID] is before
-    assert isinstance(jax_envs()["nchain"](), NChain)
+    assert isinstance(make_jax_env("nchain", {}), NChain)
 
 
 def test_made_by_name_without_importing_tremble():
@@ -370,9 +370,9 @@ def test_stepping_an_episode_that_is_over_is_an_error():
 
 
 def test_bad_options_and_actions_are_refused():
-    with pytest.raises(TypeError, match=r"no option colour; it has .*length.*time_limit"):
+    with pytest.raises(SettingsError, match=r"no setting 'colour'; choose from: .*length.*time_limit"):
         NChainEnv(colour="red")
-    with pytest.raises(TypeError, match="no option"):
+    with pytest.raises(SettingsError, match="no setting 'lenght'; did you mean 'length'"):
         gymnasium.make(ID, lenght=5)
     with pytest.raises(ValueError, match="render_mode"):
         NChainEnv(render_mode="human")

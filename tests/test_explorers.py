@@ -17,6 +17,7 @@ import pytest
 import scipy.stats
 from agent_helpers import batch_losses, flat_agent, predict_each, predict_one
 from gymnasium import spaces
+from probe_answers import answers
 
 import tremble
 from tremble.core import Clock, Enumerated, RandomStream, Transition, stream_key
@@ -35,6 +36,7 @@ from tremble.representations.options import QuantileOptions, option_target, wind
 from tremble.settings import SettingsError
 from tremble.training.gym_loop import GymLoop
 from tremble.wasserstein import wasserstein
+from tremble.worlds.nchain import NChain
 from tremble.worlds.probes import Discounting, JointPolicy
 
 ACTIONS, BATCH, FEATURES = 3, 8, 6
@@ -686,7 +688,7 @@ def test_both_loops_make_the_same_run_with_options():
     }
     inside = tremble.train("quota", "nchain", steps=300, **options)
     beside = tremble.train(
-        "quota", lambda: JaxGymEnv(tremble.worlds.NChain(), run_seed=0), steps=300, hyperparameters="nchain", **options
+        "quota", lambda: JaxGymEnv(NChain(), run_seed=0), steps=300, hyperparameters="nchain", **options
     )
     returns = [e["return"] for e in beside.episodes]
     ends = np.flatnonzero(inside.log["done"])
@@ -720,6 +722,6 @@ def test_rollouts_solve_probes(probe):
         record_every=20_000,
         chunk=20_000,
     )
-    for answer in probe.answers(0.8):
+    for answer in answers(probe, 0.8):
         atoms = np.asarray(run.agent.distribution(np.array(answer.obs, np.float32)).atoms)[answer.action]
         assert np.abs(atoms - answer.mean).mean() < 0.1, answer

@@ -19,7 +19,7 @@ from tremble.studies.nchain import family as nchain_family
 from tremble.studies.nchain.result import NChainResult, load_result
 from tremble.training.evaluation import evaluate
 from tremble.training.spec import RunSpec
-from tremble.worlds import NChain
+from tremble.worlds.nchain import NChain
 
 TINY = {"n_quantiles": 4, "widths": [4], "batch_size": 4, "start_steps": 20}
 

@@ -25,6 +25,7 @@ from tremble.settings import SettingsError
 from tremble.training import checkpoint, compiled_calls
 from tremble.training.checkpoint import CheckpointError
 from tremble.training.gym_loop import GymLoop
+from tremble.worlds.nchain import NChain
 
 SMALL = {"n_quantiles": 8, "widths": [16], "batch_size": 16, "start_steps": 60, "learning_rate": 1e-3}
 STEPS = 400
@@ -171,9 +172,7 @@ def test_both_loops_make_the_same_run():
             Spy.rows.append((int(action), np.float32(outcome[1]), outcome[2] + 2 * outcome[3]))
             return outcome
 
-    beside = tremble.train(
-        "pqr", lambda: Spy(tremble.worlds.NChain(), run_seed=0), steps=steps, hyperparameters="nchain", **options
-    )
+    beside = tremble.train("pqr", lambda: Spy(NChain(), run_seed=0), steps=steps, hyperparameters="nchain", **options)
     actions, rewards, done = zip(*Spy.rows, strict=True)
     np.testing.assert_array_equal(actions, inside.log["action"])
     np.testing.assert_array_equal(rewards, inside.log["reward"])

@@ -6,10 +6,11 @@ import itertools
 
 import numpy as np
 import pytest
+from probe_answers import answers
 
 import tremble
 from tremble.envs.jax_gym import JaxGymEnv
-from tremble.envs.registry import jax_envs
+from tremble.envs.registry import make_jax_env
 from tremble.networks import Dueling
 
 SWITCHES = ("double", "dueling", "prioritised", "n_step")
@@ -20,7 +21,7 @@ def learned(switches: dict[str, bool]) -> tremble.Run:
     options = dict(switches, n_step=3 if switches["n_step"] else 1)
     return tremble.train(
         "qrdqn",
-        lambda: JaxGymEnv(jax_envs()["probe-discounting"]()),
+        lambda: JaxGymEnv(make_jax_env("probe-discounting", {})),
         steps=1500,
         hyperparameters="nchain",
         n_quantiles=8,
@@ -39,7 +40,7 @@ def learned(switches: dict[str, bool]) -> tremble.Run:
 def check(switches: dict[str, bool]) -> None:
     run = learned(switches)
     assert isinstance(run.agent.params.head, Dueling) == switches["dueling"]
-    for answer in jax_envs()["probe-discounting"]().answers(0.8):  # 0.8 at the first state, 1 at the second
+    for answer in answers(make_jax_env("probe-discounting", {}), 0.8):  # 0.8 at the first state, 1 at the second
         value = float(run.agent.distribution(np.asarray(answer.obs)).mean()[answer.action])
         assert abs(value - answer.mean) < 0.05, (switches, answer)
 

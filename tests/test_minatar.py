@@ -26,6 +26,7 @@ from tremble.training import xla_chunk as compiled
 from tremble.training.spec import RunSpec
 from tremble.training.xla_loop import encoder_of
 from tremble.worlds.minatar import GAMES, MinAtar, MinAtarState, minatar
+from tremble.worlds.nchain import NChain
 
 reference = pytest.importorskip("minatar")
 N, L, U, R, D, F = range(6)
@@ -355,7 +356,8 @@ def test_actions_and_channels_are_those_of_the_package(game: str):
     assert env.n_actions == theirs.num_actions()
     assert env.game.minimal_actions == tuple(theirs.minimal_action_set())
     assert tuple(jax.eval_shape(lambda: env.observe(env.reset(jax.random.key(0)))).shape) == tuple(theirs.state_shape())
-    assert [c.replace("gauge", "guage") for c in env.game.channels] == list(theirs.env.channels)
+    channels = env.game.picture(env.reset(jax.random.key(0)).game)
+    assert [name.replace("gauge", "guage") for name in channels] == list(theirs.env.channels)
 
 
 def test_starts_follow_their_law():
@@ -381,7 +383,7 @@ def test_gymnasium_finds_nothing_to_complain_about():
     with pytest.raises(SettingsError, match="there is no setting 'stickyness'; did you mean 'sticky'"):
         gymnasium.make("tremble/MinAtar-Breakout-v0", stickyness=1.0)
     with pytest.raises(SettingsError, match="NChain cannot be rendered"):
-        JaxGymEnv(tremble.worlds.NChain(), render_mode="rgb_array")
+        JaxGymEnv(NChain(), render_mode="rgb_array")
 
 
 def test_the_column_goes_with_the_names():

@@ -1,12 +1,11 @@
 """Protocols as records: complete, consistent with the emulator's own registration, and documented."""
 
 import dataclasses
-from pathlib import Path
 
 import pytest
+from protocol_page import PATH, page
 
 from tremble.atari.protocol_sources import NOTES, note_of, source_of
-from tremble.atari.protocol_tables import page
 from tremble.atari.protocols import (
     DOPAMINE,
     DQN_ZOO,
@@ -21,8 +20,6 @@ from tremble.atari.protocols import (
 from tremble.atari.published_agents import PUBLISHED, published_agents
 from tremble.hyperparameters import hyperparameter_tables
 from tremble.settings import SettingsError
-
-ROOT = Path(__file__).parents[1]
 
 
 def test_records_cannot_be_changed_by_accident():
@@ -145,4 +142,4 @@ def test_agents_exceptions_are_also_in_the_notes():
 
 def test_the_page_shows_the_records_as_they_are():
     protocols = list(PROTOCOLS.values())
-    assert (ROOT / "docs" / "protocols.md").read_text().endswith(page(protocols[:3], protocols[3:]))
+    assert PATH.read_text().endswith(page(protocols[:3], protocols[3:]))

@@ -9,13 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tremble.envs.registry import jax_envs
+from tremble.envs.registry import make_jax_env
 from tremble.settings import SettingsError
 from tremble.theory import FiniteMDP, from_gymnasium, risky_grid
 from tremble.theory.lattice import Lattice, first_best
 from tremble.theory.risk_greedy import acting_only, fixed_point, mean_greedy
 from tremble.theory.static_cvar import static_cvar
-from tremble.worlds import RiskyGrid
+from tremble.worlds.risky_grid import RiskyGrid
 
 END = 9
 """As a next state: the episode ends."""
@@ -246,6 +246,6 @@ def test_the_environment_is_the_mdp(env):
 
 def test_the_noise_of_the_environment_is_uniform():
     env = RiskyGrid()
-    assert jax_envs()["risky-grid"]() == env
+    assert make_jax_env("risky-grid", {}) == env
     drawn = jax.vmap(env.draw)(jax.random.split(jax.random.key(0), 4000))
     assert all(abs(float(x.mean()) - 0.5) < 5 * np.sqrt(1 / 12 / 4000) for x in drawn)

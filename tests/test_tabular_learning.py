@@ -15,7 +15,7 @@ from tremble.theory import chain, deep_sea, random_mdp
 from tremble.theory.episodes import Episode, Sampler, regret
 from tremble.theory.planners import Counts, Planner
 from tremble.theory.quantile_learner import QuantileLearner, Table
-from tremble.worlds import DeepSea
+from tremble.worlds.deep_sea import DeepSea
 
 CLOCK = Clock(*[jnp.asarray(5)] * 4)
 EPISODE = Episode(

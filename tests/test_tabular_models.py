@@ -12,7 +12,9 @@ from gymnasium.envs.toy_text.taxi import TaxiEnv
 
 from tremble.theory import chain, deep_sea, from_gymnasium, risky_grid
 from tremble.theory.models import normal_nodes
-from tremble.worlds import DeepSea, NChain, RiskyGrid
+from tremble.worlds.deep_sea import DeepSea
+from tremble.worlds.nchain import NChain
+from tremble.worlds.risky_grid import RiskyGrid
 
 
 def value_iteration(mdp, iterations=400):

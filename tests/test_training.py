@@ -12,6 +12,7 @@ from tremble.training import checkpoint
 from tremble.training.checkpoint import CheckpointError
 from tremble.training.spec import RunSpec
 from tremble.training.xla_loop import iterate
+from tremble.worlds.nchain import NChain
 
 SMALL = {"n_quantiles": 16, "widths": [16, 16], "batch_size": 16, "start_steps": 100, "learning_rate": 1e-3}
 STEPS = 600
@@ -236,7 +237,7 @@ def test_values_are_learned_with_the_right_powers_of_gamma():
     r = learned(right_low=9.0, right_high=9.0)
     dist = r.agent.distribution([0, 0, 1, 0, 0])
     for action, mean in ((0, 8.1), (1, 7.29)):
-        truth = tremble.worlds.NChain(right_low=9.0, right_high=9.0).committed_return(2, action, 0.9)
+        truth = NChain(right_low=9.0, right_high=9.0).committed_return(2, action, 0.9)
         assert truth.mean() == pytest.approx(mean)
         assert truth.w2(dist.atoms[action]) < 0.35, action
     assert r.metrics["loss"].iloc[-1] < r.metrics["loss"].iloc[0]
@@ -246,7 +247,7 @@ def test_values_are_learned_with_the_right_powers_of_gamma():
 def test_the_distribution_is_learned_not_only_the_mean():
     """The safe end narrow; the risky one wide, and closer to the true mixture than any single value could be."""
     dist = learned().agent.distribution([0, 0, 1, 0, 0])
-    left, right = (tremble.worlds.NChain().committed_return(2, action, 0.9) for action in (0, 1))
+    left, right = (NChain().committed_return(2, action, 0.9) for action in (0, 1))
     assert left.w2(dist.atoms[0]) < 0.35
     assert right.w2(dist.atoms[1]) < 0.7 * right.std()
     assert float(dist[1].std()) > 5 * float(dist[0].std())

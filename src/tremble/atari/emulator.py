@@ -13,6 +13,7 @@ from gymnasium import spaces
 from tremble.atari.games import rom_of
 from tremble.atari.protocols import AtariProtocol, find_protocol
 from tremble.envs.gym import INFO_GAME_OVER, INFO_NO_BOOTSTRAP, INFO_RAW_REWARD, INFO_TRAINING_REWARD
+from tremble.envs.rewind import restored_generator
 from tremble.settings import SettingsError
 
 try:
@@ -69,8 +70,7 @@ class AtariGame(gymnasium.Env[np.ndarray, Any]):
         """
         if engine not in ("exact", "vector"):
             raise SettingsError(f"engine is 'exact' or 'vector', got {engine!r}")
-        made = find_protocol(protocol) if isinstance(protocol, str) else protocol
-        self.protocol = made.change(f"{made.name}, changed", made.about, **changes) if changes else made
+        self.protocol = find_protocol(protocol, **changes)
         self.metadata = {**self.metadata, "frames_per_step": self.protocol.frame_skip_max}
         self.game, self.training, self.render_mode = rom_of(game), training, render_mode
         ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
@@ -86,6 +86,7 @@ class AtariGame(gymnasium.Env[np.ndarray, Any]):
         self._by_life = training and self.protocol.cap_counts_training == "life"
         self._cap_steps = self.protocol.cap_frames // self.protocol.frame_skip_max
         self.action_space = spaces.Discrete(len(self._actions))
+        self.action_names = tuple(action.name for action in self._actions)
         shape = (self.protocol.height, self.protocol.width, self.protocol.stack)
         self.observation_space = spaces.Box(0, 255, shape, np.uint8)
         self._lives = self._steps = 0
@@ -98,10 +99,6 @@ class AtariGame(gymnasium.Env[np.ndarray, Any]):
         rom = roms.get_rom_path(self.game)
         assert rom is not None, "ale-py carries all games of the benchmark"
         self._ale.loadROM(rom)
-
-    def action_names(self) -> list[str]:
-        """What each action is called."""
-        return [action.name for action in self._actions]
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -222,9 +219,7 @@ class AtariGame(gymnasium.Env[np.ndarray, Any]):
         if state["screens"].shape != self._camera.screens.shape:
             raise SettingsError("a game saved under another protocol cannot be continued under this one")
         self._ale.restoreState(ale_py.ALEState(state["emulator"].tobytes()))
-        bits = np.random.PCG64()
-        bits.state = json.loads(state["generator"].tobytes().decode())
-        self.np_random = np.random.Generator(bits)
+        self.np_random = restored_generator(json.loads(state["generator"].tobytes().decode()))
         self._camera.screens[:] = state["screens"]
         self._stack.pictures = list(state["pictures"])
         self._lives, self._steps = (int(x) for x in state["counters"][:2])

@@ -99,19 +99,19 @@ NOTES: dict[str, dict[str, str]] = {
 
 def source_of(protocol: AtariProtocol | str, setting: str) -> str:
     """Where the value of a setting was read; variants inherit from the protocol they vary."""
-    name = protocol if isinstance(protocol, str) else protocol.name
-    if setting not in find_protocol(name).settings():
-        raise SettingsError(f"there is no setting {setting!r}; {nearest(setting, find_protocol(name).settings())}")
-    for place in (name, "paper"):
+    rules = find_protocol(protocol)
+    if setting not in rules.settings():
+        raise SettingsError(f"there is no setting {setting!r}; {nearest(setting, rules.settings())}")
+    for place in (rules.name, "paper"):
         for source, settings in _FROM[place].items():
             if setting in settings.split():
                 return source
-    raise AssertionError(f"{setting} of {name} has no source")  # a test asks for all of them
+    raise AssertionError(f"{setting} of {rules.name} has no source")  # a test asks for all of them
 
 
 def note_of(protocol: AtariProtocol | str, setting: str) -> str:
     """What there is to say beside the value, or nothing."""
-    name = protocol if isinstance(protocol, str) else protocol.name
+    name = find_protocol(protocol).name
     inherited = NOTES["paper"] if name.startswith("paper") else {}
     return (inherited | NOTES[name]).get(setting, "")
 

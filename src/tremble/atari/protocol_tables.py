@@ -1,4 +1,4 @@
-"""The protocols of Atari as tables, for a terminal and for a page of the documentation."""
+"""The protocols of Atari as tables for a terminal."""
 
 from __future__ import annotations
 
@@ -8,24 +8,23 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from tremble.atari.protocol_sources import NOTES, note_of, source_of
+from tremble.atari.protocol_sources import note_of, source_of
 from tremble.atari.protocols import AtariProtocol, about_settings, differences
 from tremble.atari.published_agents import published_agents
-from tremble.report.tables import markdown
 
 
 def show(value: Any) -> str:
-    """A value for people: 1,000,000, yes, zero_discount."""
+    """A value for people: 1,000,000, 9.766e-06, yes, zero_discount."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
     if value is None:
         return "none"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _rows(protocols: Sequence[AtariProtocol]) -> list[tuple[str, str, str, list[str], bool]]:
+def comparison_rows(protocols: Sequence[AtariProtocol]) -> list[tuple[str, str, str, list[str], bool]]:
     """(group, setting, unit, values, whether they differ), group by group."""
     differing = differences(*protocols)
     return [
@@ -38,7 +37,7 @@ def side_by_side(protocols: Sequence[AtariProtocol], only_differences: bool = Fa
     """One column for each protocol; rows in which they differ are bold and marked."""
     table = Table("setting", "unit", *(p.name for p in protocols), title="How Atari scores are made")
     group = ""
-    for new_group, name, unit, values, differs in _rows(protocols):
+    for new_group, name, unit, values, differs in comparison_rows(protocols):
         if only_differences and not differs:
             continue
         if new_group != group:
@@ -65,90 +64,32 @@ def one(protocol: AtariProtocol) -> Table:
     return table
 
 
-AGENT_HEADER = (
-    "agent",
-    "optimiser",
-    "learning rate",
-    "its epsilon",
-    "gradient",
-    "start",
-    "target",
-    "ε end",
-    "ε test",
-    "n",
-    "prioritised",
-    "head",
-)
+AGENT_COLUMNS = {
+    "agent": "agent",
+    "optimiser": "optimiser",
+    "learning rate": "learning_rate",
+    "its epsilon": "optimiser_epsilon",
+    "gradient": "gradient",
+    "start": "replay_start_steps",
+    "target": "target_update_steps",
+    "ε end": "epsilon_end",
+    "ε test": "evaluate_epsilon",
+    "n": "n_step",
+    "prioritised": "prioritised",
+    "head": "head",
+}
+"""Columns of the tables of agents, and the fields of `PublishedAgent` they show."""
 
 
 def agent_rows(protocol: AtariProtocol) -> list[list[str]]:
     """What the agents of a protocol were trained with."""
-    return [
-        [
-            row.agent,
-            row.optimiser,
-            f"{row.learning_rate:g}",
-            f"{row.optimiser_epsilon:.4g}",
-            row.gradient,
-            show(row.replay_start_steps),
-            show(row.target_update_steps),
-            show(row.epsilon_end),
-            show(row.evaluate_epsilon),
-            show(row.n_step),
-            show(row.prioritised),
-            row.head,
-        ]
-        for row in published_agents(protocol.name)
-    ]
+    agents = published_agents(protocol.name)
+    return [[show(getattr(agent, field)) for field in AGENT_COLUMNS.values()] for agent in agents]
 
 
 def agent_table(protocol: AtariProtocol) -> Table:
     """The same for a terminal."""
-    table = Table(*AGENT_HEADER, title=f"agents published under {protocol.name} (times in steps)")
+    table = Table(*AGENT_COLUMNS, title=f"agents published under {protocol.name} (times in steps)")
     for row in agent_rows(protocol):
         table.add_row(*(Text(cell) for cell in row))
     return table
-
-
-def comparison_markdown(protocols: Sequence[AtariProtocol]) -> str:
-    """The comparison for a page: one table for each group of settings, differing rows bold."""
-    groups: dict[str, list[list[str]]] = {}
-    for group, name, unit, values, differs in _rows(protocols):
-        cells = [f"**{value}**" if differs else value for value in values]
-        groups.setdefault(group, []).append([f"`{name}`", about_settings()[name].text, unit, *cells])
-    header = ("setting", "what it is", "unit", *(f"`{p.name}`" for p in protocols))
-    return "\n".join(f"### {group.capitalize()}\n\n{markdown(header, rows, 3)}" for group, rows in groups.items())
-
-
-def notes_markdown(protocol: AtariProtocol) -> str:
-    """What the values alone do not say, as a list."""
-    notes = ((name, note_of(protocol, name)) for name in about_settings())
-    return "\n".join(f"- `{name}` = {show(getattr(protocol, name))}: {note}" for name, note in notes if note)
-
-
-def sources_markdown(protocol: AtariProtocol) -> str:
-    """Where the values were read, as a list."""
-    places: dict[str, list[str]] = {}
-    for name in about_settings():
-        places.setdefault(source_of(protocol, name), []).append(f"`{name}`")
-    return "\n".join(f"- {source}: {', '.join(names)}" for source, names in places.items())
-
-
-def page(protocols: Sequence[AtariProtocol], variants: Sequence[AtariProtocol]) -> str:
-    """The tables of the documentation's page about protocols."""
-    parts = [f"## Side by side\n\n{comparison_markdown(protocols)}"]
-    for protocol in protocols:
-        agents = markdown(AGENT_HEADER, agent_rows(protocol), 2)
-        parts.append(
-            f"## `{protocol.name}`\n\n{protocol.about}.\n\n{notes_markdown(protocol)}\n\n"
-            f"Agents published under it, times in steps:\n\n{agents}\nSources:\n\n{sources_markdown(protocol)}\n"
-        )
-    for variant in variants:
-        changed = differences(protocols[0], variant)
-        lines = [
-            f"- `{name}` = {show(getattr(variant, name))} instead of {show(getattr(protocols[0], name))}"
-            for name in changed
-        ]
-        own = [f"- `{name}`: {note}" for name, note in NOTES[variant.name].items()]
-        parts.append(f"## `{variant.name}`\n\n{variant.about}.\n\n" + "\n".join(lines + own) + "\n")
-    return "\n".join(parts)

@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from tremble.atari.emulator import clipped
 from tremble.atari.games import rom_of
+from tremble.atari.preprocessing import Stack
 from tremble.atari.protocols import AtariProtocol, find_protocol
 from tremble.envs.encoding import Encoder
 from tremble.envs.gym import Observation, Outcome, Snapshots
@@ -39,12 +41,12 @@ class AtariVector:
         """``changes`` are settings of the protocol that shall be others."""
         from ale_py.vector_env import AtariVectorEnv
 
-        made = find_protocol(protocol) if isinstance(protocol, str) else protocol
-        self.protocol = made.change(f"{made.name}, changed", made.about, **changes) if changes else made
+        self.protocol = find_protocol(protocol, **changes)
         if unfit := why_not(self.protocol):
             raise SettingsError(
-                f"ale-py's vector environment cannot play {game} under protocol {made.name}: {', '.join(unfit)}. Leave "
-                "out engine=vector: n_envs with --parallel steps any protocol in processes of its own"
+                f"ale-py's vector environment cannot play {game} under protocol {self.protocol.name}: "
+                f"{', '.join(unfit)}. Leave out engine=vector: n_envs with --parallel steps any protocol in processes "
+                "of its own"
             )
         self.name, self.n_envs = game, n_envs
         self._envs = AtariVectorEnv(
@@ -69,7 +71,7 @@ class AtariVector:
         self.frames_per_step = self.protocol.frame_skip_max
         self._cap_steps = self.protocol.cap_frames // self.protocol.frame_skip_max
         self.resetting = np.zeros(n_envs, bool)
-        self._obs = np.zeros((n_envs, *shape), np.uint8)
+        self._stacks = [Stack(self.protocol) for _ in range(n_envs)]
         self._seeds: list[int] = []
         self._episodes = [0] * n_envs
         self._actions: list[list[int]] = [[] for _ in range(n_envs)]
@@ -83,7 +85,7 @@ class AtariVector:
         """Begin an episode in each, from its seed."""
         self._seeds, self._episodes = [int(seed) for seed in seeds], [0] * self.n_envs
         self._begin(np.ones(self.n_envs, bool))
-        return Observation(self._obs.copy(), None)
+        return self._seen()
 
     def _begin(self, where: np.ndarray) -> None:
         """New episodes in some of the environments, before ale-py would begin them itself at their next step."""
@@ -91,14 +93,11 @@ class AtariVector:
         seeds = np.array([self._seed(int(i)) for i in chosen])
         obs, _ = self._envs.reset(seed=seeds, options={"reset_mask": where})
         for i in chosen:
-            first = np.asarray(obs)[i, 0]
-            self._obs[i] = 0
-            match self.protocol.stack_padding:
-                case "zeros_before":
-                    self._obs[i, ..., -1] = first
-                case "repeat_first":
-                    self._obs[i] = first[..., None]
+            self._stacks[i].begin(np.array(obs[i, 0]))
             self._actions[i] = []
+
+    def _seen(self) -> Observation:
+        return Observation(np.stack([stack.show() for stack in self._stacks]), None)
 
     def send(self, actions: np.ndarray) -> None:
         """Give the actions; the games go on at once."""
@@ -107,23 +106,28 @@ class AtariVector:
 
     def receive(self) -> Outcome:
         """The outcome of the actions sent."""
-        obs, score, terminated, _, _ = self._envs.recv()
-        newest, score, terminated = np.asarray(obs)[:, 0], np.array(score, np.float64), np.array(terminated, bool)
-        self._obs = np.concatenate([self._obs[..., 1:], newest[..., None]], axis=-1)
-        for i, action in enumerate(self._sent):
-            self._actions[i].append(int(action))
+        score, terminated = self._wait()
         capped = np.array([len(actions) >= self._cap_steps for actions in self._actions]) & ~terminated
         truncated = capped & (not self.protocol.cap_terminates)
         terminated |= capped & self.protocol.cap_terminates
-        reward = {"sign": np.sign(score), "clip": np.clip(score, -1, 1), "none": score}[self.protocol.reward_clip]
-        after, ended = Observation(self._obs.copy(), None), terminated | truncated
+        reward = np.array([clipped(points, self.protocol.reward_clip) for points in score.tolist()])
+        after, ended = self._seen(), terminated | truncated
         if ended.any():
             for k in np.flatnonzero(ended):
                 self._episodes[k] += 1
             self._begin(ended)
         n = self.n_envs
-        seen = Observation(self._obs.copy(), None)
-        return Outcome(np.ones(n, bool), reward, terminated, truncated, after, seen, np.zeros(n, bool), score, ended)
+        return Outcome(
+            np.ones(n, bool), reward, terminated, truncated, after, self._seen(), np.zeros(n, bool), score, ended
+        )
+
+    def _wait(self) -> tuple[np.ndarray, np.ndarray]:
+        """Points for the actions sent, and where a game is over; the new pictures are added to the stacks."""
+        obs, score, terminated, _, _ = self._envs.recv()
+        for i, picture in enumerate(np.array(obs[:, 0])):
+            self._stacks[i].add(picture)
+            self._actions[i].append(int(self._sent[i]))
+        return np.array(score, np.float64), np.array(terminated, bool)
 
     def snapshot(self) -> Snapshots | None:
         """The seed of each episode, and its actions so far."""
@@ -147,27 +151,19 @@ class AtariVector:
         self._episodes = [int(facts["episode"]) for facts, _ in snapshots]
         self._begin(np.ones(self.n_envs, bool))
         histories = [arrays["actions"] for _, arrays in snapshots]
-        longest = max(len(history) for history in histories)
-        for t in range(longest):
-            late = np.array([longest - t == len(history) for history in histories])
-            if late.any() and t:
-                self._begin(late)
-            sent = [history[t - longest] if longest - t <= len(history) else 0 for history in histories]
-            waiting = [i for i, history in enumerate(histories) if longest - t > len(history)]
-            self.send(np.array(sent, np.int64))
-            obs, _, terminated, _, _ = self._envs.recv()
-            self._obs = np.concatenate([self._obs[..., 1:], np.asarray(obs)[:, 0][..., None]], axis=-1)
-            for i in range(self.n_envs):
-                self._actions[i].append(int(sent[i]))
-            over = np.array(terminated, bool)
-            if any(over[i] for i in range(self.n_envs) if i not in waiting):
+        lengths = np.array([len(history) for history in histories])
+        for left in range(lengths.max(), 0, -1):
+            if (due := lengths == left).any():
+                self._begin(due)
+            self.send(np.array([history[-left] if len(history) >= left else 0 for history in histories]))
+            _, over = self._wait()
+            if (over & (lengths >= left)).any():
                 return None
             if over.any():
                 self._begin(over)
-        idle = np.array([len(history) == 0 for history in histories])
-        if idle.any() and longest:
+        if (idle := lengths == 0).any():
             self._begin(idle)
-        return self._obs.copy()
+        return self._seen().obs
 
     def close(self) -> None:
         """Stop the threads."""
@@ -181,6 +177,4 @@ def why_not(protocol: AtariProtocol) -> list[str]:
     ]
     if protocol.frame_skip_min != protocol.frame_skip_max:
         unfit.append("the frame skip is random")
-    if protocol.stack_padding == "zeros_after":
-        unfit.append("stack_padding is 'zeros_after'")
     return unfit

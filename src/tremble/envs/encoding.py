@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -86,15 +88,7 @@ class Encoder:
 
     def describe(self) -> dict[str, Any]:
         """JSON-ready."""
-        parts = {key: part.describe() for key, part in self.parts.items()}
-        return {
-            "kind": self.kind,
-            "shape": list(self.shape),
-            "dtype": self.dtype,
-            "sizes": list(self.sizes),
-            "start": list(self.start),
-            "parts": parts,
-        }
+        return json.loads(json.dumps(dataclasses.asdict(self)))
 
     @staticmethod
     def restore(described: Mapping[str, Any]) -> Encoder:

@@ -228,7 +228,9 @@ class Vector:
             obs, reward, terminated, truncated, info = self.envs.step(self._sent)
         seen = self._seen(obs, info)
         reward, terminated, truncated = np.asarray(reward), np.asarray(terminated), np.asarray(truncated)
-        no_bootstrap, score, over = self._from_info(info, reward, terminated | truncated)
+        no_bootstrap = _from_info(info, INFO_NO_BOOTSTRAP, np.zeros(self.n_envs, bool))
+        score = _from_info(info, INFO_RAW_REWARD, reward.astype(np.float64))
+        over = _from_info(info, INFO_GAME_OVER, terminated | truncated)
         after, happened = seen, ~self.resetting
         ended = (terminated | truncated) & happened
         if self.mode is AutoresetMode.NEXT_STEP:
@@ -238,10 +240,9 @@ class Vector:
         elif ended.any():
             obs, info = self.envs.reset(options={"reset_mask": ended})
             started = self._seen(obs, info)
-            mask = None if started.mask is None or seen.mask is None else seen.mask.copy()
-            if mask is not None:
-                assert started.mask is not None
-                mask[ended] = started.mask[ended]
+            mask = None
+            if started.mask is not None and seen.mask is not None:
+                mask = np.where(ended[:, None], started.mask, seen.mask)
             seen = Observation(started.obs, mask)
         return Outcome(happened, reward, terminated, truncated, after, seen, no_bootstrap, score, over)
 
@@ -267,24 +268,6 @@ class Vector:
         return Observation(
             np.array(self.encoder(obs, (self.n_envs,))), None if mask is None else np.asarray(mask).astype(bool)
         )
-
-    def _from_info(self, info: dict[str, Any], reward: np.ndarray, ended: np.ndarray) -> tuple[np.ndarray, ...]:
-        """``no_bootstrap``, ``score`` and ``over`` of an `Outcome`, from ``info``.
-
-        In the same-step mode, the entries of an episode's last step are in ``final_info``.
-        """
-        found = []
-        for key, default in (
-            (INFO_NO_BOOTSTRAP, np.zeros(self.n_envs, bool)),
-            (INFO_RAW_REWARD, reward),
-            (INFO_GAME_OVER, ended),
-        ):
-            values = default.astype(default.dtype if key != INFO_RAW_REWARD else np.float64)
-            for source in (info, info.get("final_info", {})):
-                if key in source:
-                    values = np.where(source.get(f"_{key}", True), source[key], values)
-            found.append(values)
-        return tuple(found)
 
     def _final(self, seen: Observation, info: dict[str, Any], ended: np.ndarray) -> Observation:
         """The final observations in the same-step mode."""
@@ -356,6 +339,18 @@ def name_of(env: Any) -> str:
         return env
     spec = getattr(env, "spec", None)
     return str(spec.id) if spec is not None else getattr(env, "__name__", type(env).__name__)
+
+
+def _from_info(info: dict[str, Any], key: str, default: np.ndarray) -> np.ndarray:
+    """An entry of a vector's ``info`` where environments have it, else the default.
+
+    In the same-step mode, the entries of an episode's last step are in ``final_info``.
+    """
+    values = default
+    for source in (info, info.get("final_info", {})):
+        if key in source:
+            values = np.where(source.get(f"_{key}", True), source[key], values)
+    return values
 
 
 def _stack_masks(masks: Sequence[Any], n_actions: int) -> np.ndarray | None:

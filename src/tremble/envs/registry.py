@@ -13,7 +13,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
@@ -93,11 +93,6 @@ def jax_env_names() -> list[str]:
     return list(_JAX_ENVS)
 
 
-def jax_envs() -> dict[str, Callable[..., JaxEnv]]:
-    """Environments that train inside XLA, by name: what makes them, imported."""
-    return {name: _constructor(name) for name in jax_env_names()}
-
-
 def is_jax_env(name: str) -> bool:
     """Whether a name stands for an environment written in JAX."""
     load_plugins()
@@ -108,13 +103,9 @@ def make_jax_env(name: str, options: Mapping[str, Any]) -> JaxEnv:
     """An environment written in JAX, some of its fields changed."""
     if not is_jax_env(name):
         raise SettingsError(f"there is no environment {name!r} written in JAX; {nearest(name, _JAX_ENVS)}")
-    return override(_constructor(name)(), options)  # type: ignore[type-var]
-
-
-def _constructor(name: str) -> Callable[..., JaxEnv]:
     make, settings = _JAX_ENVS[name]
     found = import_named(make) if isinstance(make, str) else make
-    return partial(found, **settings) if settings else found
+    return override(found(**settings), options)  # type: ignore[type-var]
 
 
 def benchmark_of(name: str) -> Benchmark | None:

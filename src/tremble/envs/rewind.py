@@ -21,6 +21,13 @@ class Savable(Protocol):
         ...
 
 
+def restored_generator(state: Any) -> np.random.Generator:
+    """The generator whose ``bit_generator.state`` this was."""
+    bits = np.random.PCG64()
+    bits.state = state
+    return np.random.Generator(bits)
+
+
 class Rewindable(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Records the episode's RNG state and actions; `rewind` restores the RNG, resets and repeats the actions.
 
@@ -73,9 +80,7 @@ class Rewindable(gymnasium.Wrapper[Any, Any, Any, Any]):
             if generator is None or generator.get("bit_generator") != "PCG64":
                 return None
             self.env.reset(seed=0)
-            bits = np.random.PCG64()
-            bits.state = generator
-            self.unwrapped.np_random = np.random.Generator(bits)
+            self.unwrapped.np_random = restored_generator(generator)
         obs, _ = self.reset(seed=facts["seed"])
         for action in arrays["actions"]:
             obs, _, terminated, truncated, _ = self.step(int(action))

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Int, Num, UInt8, UInt32
+from jaxtyping import Int, UInt8, UInt32
 
 from tremble.core import Transition
 from tremble.replay.frame_store import BLACK, FrameStore
@@ -22,7 +22,7 @@ SPARE = 0.02
 """Share of slots beyond one per transition, for the first picture of every episode; the store grows if needed."""
 
 
-class FrameReplay:
+class FrameReplay(NumpyReplay):
     """`NumpyReplay` for observations ``[height, width, stack]`` of bytes, with the same items and the same samples.
 
     Items hold the slots of their pictures instead of the pictures. `keep` turns observations into slots, by comparing
@@ -30,45 +30,20 @@ class FrameReplay:
     are padded, so samples equal what was inserted in every case.
     """
 
-    layout: None = None
-    """Batches are not in rows."""
+    frames: FrameStore
 
     def __init__(
         self, capacity: int, example: Transition, spec: ReplaySpec, n_envs: int = 1, file: Path | None = None
     ) -> None:
         """Empty memory for items like ``example``; pictures go to a memory-mapped file if one is named."""
         height, width, self._stack = example.obs_tm1.shape
-        self.items = NumpyReplay(capacity, _with_slots(example), spec)
+        super().__init__(capacity, _with_slots(example), spec)
+        self.layout = None
         self.frames = FrameStore(_expected_frames(capacity, n_envs, spec.n_step), (height, width), file)
         # Per environment: the last observation, for comparison, and the slots that later items may still refer to.
         self._shown: list[UInt8[np.ndarray, "stack height width"] | None] = [None] * n_envs
         self._recent: list[deque[Int[np.ndarray, "stack"]]] = [deque() for _ in range(n_envs)]
         self._reach = spec.n_step + 1
-
-    @property
-    def capacity(self) -> int:
-        """Items that fit."""
-        return self.items.capacity
-
-    @property
-    def count(self) -> int:
-        """Items ever inserted."""
-        return self.items.count
-
-    @property
-    def size(self) -> int:
-        """Items that can be sampled."""
-        return self.items.size
-
-    @property
-    def ready(self) -> bool:
-        """Whether there is something to sample."""
-        return self.items.ready
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes taken by the stored pictures and the whole ring of items."""
-        return self.items.nbytes + self.frames.nbytes
 
     def keep(
         self, env: int, obs: UInt8[np.ndarray, "height width stack"], after: UInt8[np.ndarray, "height width stack"]
@@ -110,10 +85,11 @@ class FrameReplay:
     def insert(self, item: Transition) -> None:
         """Store an item whose observations are slots, in place of the oldest if the ring is full."""
         self.frames.hold(item.obs_tm1.tolist() + item.obs_t.tolist())
-        if self.items.size == self.items.capacity:
-            oldest = self.items.next_to_go()
-            self.frames.release(oldest["obs_tm1"].tolist() + oldest["obs_t"].tolist())
-        self.items.insert(item)
+        if self.size == self.capacity:
+            oldest = self.count % self.capacity
+            for name in ("obs_tm1", "obs_t"):
+                self.frames.release(self._store[name][oldest].tolist())
+        super().insert(item)
 
     def sample(
         self, noise: UInt32[np.ndarray, "batch"], importance_exponent: float
@@ -122,7 +98,7 @@ class FrameReplay:
 
         Observations are not contiguous in their last axis: the transfer to the device copies and reorders them anyway.
         """
-        batch, slots = self.items.sample(noise, importance_exponent)
+        batch, slots = super().sample(noise, importance_exponent)
         pictures = self.frames.take(np.concatenate([batch.obs_tm1, batch.obs_t], axis=1)).transpose(0, 2, 3, 1)
         before, after = pictures[..., : self._stack], pictures[..., self._stack :]
         return batch._replace(obs_tm1=before, obs_t=after), slots
@@ -133,26 +109,22 @@ class FrameReplay:
         """`sample`: pictures are gathered anyway, so rows would save nothing."""
         return self.sample(noise, importance_exponent)
 
-    def update_priorities(self, slots: Int[np.ndarray, "batch"], losses: Num[np.ndarray, "batch"]) -> None:
-        """As `NumpyReplay.update_priorities`."""
-        self.items.update_priorities(slots, losses)
-
     def state(self) -> dict[str, np.ndarray]:
         """Everything that later samples depend on except the pictures, which are in the blocks of ``frames``."""
         recent = [slots for deck in self._recent for slots in deck]
         return {
-            **self.items.state(),
+            **super().state(),
             **{f"frames_{name}": array for name, array in self.frames.state().items()},
             "recent_lengths": np.array([len(deck) for deck in self._recent], np.int64),
             "recent": np.stack(recent) if recent else np.zeros((0, self._stack), np.int32),
         }
 
-    def load(self, state: dict[str, np.ndarray], blocks: Iterable[np.ndarray]) -> None:
+    def load(self, state: dict[str, np.ndarray], blocks: Iterable[np.ndarray] = ()) -> None:
         """Continue from a `state` and its blocks of pictures."""
         own = {"recent_lengths", "recent", "frames_used", "frames_free"}
         if not own <= state.keys():
             raise ValueError("a replay memory saved under other settings: it does not hold stacked pictures")
-        self.items.load({name: array for name, array in state.items() if name not in own})
+        super().load({name: array for name, array in state.items() if name not in own})
         self.frames.load({"used": state["frames_used"], "free": state["frames_free"]})
         for number, block in enumerate(blocks):
             self.frames.load_block(number, block)
@@ -165,11 +137,11 @@ class FrameReplay:
             self._shown[env] = self.frames.take(self._recent[env][-1]) if length else None
             for slots in self._recent[env]:
                 self.frames.hold(slots.tolist())
-        self.frames.hold_all(self.items.stored("obs_tm1"), self.items.stored("obs_t"))
+        self.frames.hold_all(*(self._store[name][: self.size] for name in ("obs_tm1", "obs_t")))
 
 
 def frame_memory_estimate(capacity: int, example: Transition, spec: ReplaySpec, n_envs: int) -> int:
-    """Estimate of `FrameReplay.nbytes` of a full memory, before anything is allocated."""
+    """Estimate of the bytes that a full `FrameReplay` takes; nothing is allocated."""
     height, width, _ = example.obs_tm1.shape
     items = memory_estimate(capacity, _with_slots(example), spec.prioritised)
     return items + _expected_frames(capacity, n_envs, spec.n_step) * (height * width + 4)

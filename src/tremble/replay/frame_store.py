@@ -41,11 +41,6 @@ class FrameStore:
         mode: Literal["r+", "w+"] = "r+" if hasattr(self, "_frames") else "w+"
         return np.asarray(np.memmap(self._file, np.uint8, mode, shape=(size, *shape)))
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all slots that were ever written."""
-        return self.used * (self._frames[0].nbytes + self._uses.itemsize)
-
     def put(self, frame: UInt8[np.ndarray, "height width"]) -> int:
         """Store a picture; its slot is freed when its references are released."""
         if self._free:

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Num, UInt, UInt32
 
 from tremble.core import Transition
+from tremble.replay.frame_store import FrameStore
 from tremble.replay.priorities import SumTree
 from tremble.replay.spec import ReplaySpec
 
@@ -59,8 +60,8 @@ class NumpyReplay:
     With rollouts the ring holds exactly one, and every sample is all of it.
     """
 
-    frames: None = None
-    """`FrameReplay` has a store of pictures here."""
+    frames: FrameStore | None = None
+    """The store of pictures, which a `FrameReplay` has."""
 
     def __init__(self, capacity: int, example: Transition, spec: ReplaySpec) -> None:
         """Empty memory for items like ``example``."""
@@ -68,9 +69,10 @@ class NumpyReplay:
             raise ValueError(f"capacity must be at least 1, got {capacity}")
         # np.zeros allocates lazily: pages take memory once they are written to.
         fields = _stored(example)
-        self.layout = np.dtype([(name, field.dtype, field.shape) for name, field in fields.items()])
-        """Name, type and offset of the fields of a row."""
-        items = np.zeros(capacity, self.layout)
+        layout = np.dtype([(name, field.dtype, field.shape) for name, field in fields.items()])
+        self.layout: np.dtype[Any] | None = layout
+        """Name, type and offset of the fields of a row; None where batches are not in rows."""
+        items = np.zeros(capacity, layout)
         self._store = {name: items[name] for name in fields}
         in_words = all(field.dtype.itemsize == 4 for field in fields.values())
         self._rows = items.view(np.uint32 if in_words else np.uint8).reshape(capacity, -1)
@@ -92,22 +94,9 @@ class NumpyReplay:
         """Whether there is something to sample: any item, or a whole rollout."""
         return self.size == self.capacity if self._whole else self.size > 0
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes taken once the ring is full."""
-        return self._rows.nbytes + (self._tree.nbytes if self._tree else 0)
-
     def keep(self, env: int, obs: Any, after: Any) -> tuple[Any, Any]:
         """What items store for the observations before and after a step: here, the observations themselves."""
         return obs, after
-
-    def next_to_go(self) -> dict[str, np.ndarray]:
-        """The item that the next insert overwrites, if the ring is full."""
-        return {name: array[self.count % self.capacity] for name, array in self._store.items()}
-
-    def stored(self, name: str) -> np.ndarray:
-        """One field of all items, in order of their slots; not a copy."""
-        return self._store[name][: self.size]
 
     def insert(self, item: Transition) -> None:
         """Store an item, in place of the oldest if the ring is full."""
@@ -126,17 +115,23 @@ class NumpyReplay:
     def sample(
         self, noise: UInt32[np.ndarray, "batch"], importance_exponent: float
     ) -> tuple[Transition, Int[np.ndarray, "batch"]]:
-        """`sample_batch`, field by field."""
-        batch, slots = self.sample_batch(noise, importance_exponent)
-        items = batch.rows.view(self.layout)[:, 0]
-        fields = {name: items[name] for name in self._store}
-        weight = np.ones(len(slots), np.float32) if batch.weight is None else batch.weight
+        """Items with replacement as a batch with importance weights, and their slots; of a rollout, each item once."""
+        slots, weight = self._choose(noise, importance_exponent)
+        fields = {name: array[slots] for name, array in self._store.items()}
+        weight = np.ones(len(slots), np.float32) if weight is None else weight
         return Transition(**dict.fromkeys(Transition._fields) | fields | {"weight": weight}), slots
 
     def sample_batch(
         self, noise: UInt32[np.ndarray, "batch"], importance_exponent: float
-    ) -> tuple[Rows, Int[np.ndarray, "batch"]]:
-        """Items with replacement as a batch with importance weights, and their slots; of a rollout, each item once."""
+    ) -> tuple[Transition | Rows, Int[np.ndarray, "batch"]]:
+        """`sample` in the form that is transferred fastest."""
+        slots, weight = self._choose(noise, importance_exponent)
+        return Rows(self._rows.take(slots, axis=0), weight), slots
+
+    def _choose(
+        self, noise: UInt32[np.ndarray, "batch"], importance_exponent: float
+    ) -> tuple[Int[np.ndarray, "batch"], Float[np.ndarray, "batch"] | None]:
+        """The slots of a batch, and importance weights unless all are 1."""
         size = self.size
         if size == 0:
             raise ValueError("the replay memory is empty: insert before sampling")
@@ -152,7 +147,7 @@ class NumpyReplay:
             share = self._tree.values(slots)
             # The largest weight is that of the smallest P, and in the quotient size and sum cancel.
             weight = ((share / share.min()) ** -importance_exponent).astype(np.float32)
-        return Rows(self._rows.take(slots, axis=0), weight), slots
+        return slots, weight
 
     def update_priorities(self, slots: Int[np.ndarray, "batch"], losses: Num[np.ndarray, "batch"]) -> None:
         """Set p = |loss| + 1e-6 for the items of a batch, before any later insert can overwrite them."""
@@ -203,7 +198,7 @@ class NumpyReplay:
 
 
 def memory_estimate(capacity: int, example: Transition, prioritised: bool) -> int:
-    """`NumpyReplay.nbytes`, before anything is allocated."""
+    """Bytes that a `NumpyReplay` takes once it is full; nothing is allocated."""
     ring = capacity * sum(field.nbytes for field in _stored(example).values())
     return ring + (SumTree.memory_estimate(capacity) if prioritised else 0)
 

@@ -34,16 +34,6 @@ class SumTree:
         """Bytes that a tree of this capacity takes."""
         return 2 * _power_of_two(capacity) * np.dtype(np.float64).itemsize
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes that this tree takes."""
-        return self._sums.nbytes
-
-    @property
-    def total(self) -> float:
-        """Sum of all priorities."""
-        return float(self._roots.sum())
-
     def values(self, slots: Int[np.ndarray, "batch"]) -> Float64[np.ndarray, "batch"]:
         """Priorities of some slots."""
         return self._sums.take(slots + self._first)

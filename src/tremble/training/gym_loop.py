@@ -147,7 +147,7 @@ class GymLoop(Loop):
         return not any(isinstance(x, jax.Array) and x.is_deleted() for x in leaves)
 
     @cached_property
-    def replay(self) -> NumpyReplay | FrameReplay:
+    def replay(self) -> NumpyReplay:
         """The memory; allocated on first use, so that `memory` can be shown before."""
         parts = (self.capacity, self._example(), self.agent.replay)
         if self.env.stacked:

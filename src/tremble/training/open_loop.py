@@ -10,7 +10,7 @@ import gymnasium
 from tremble.agent import Agent
 from tremble.envs.gym import open_environment
 from tremble.envs.jax_gym import JaxGymEnv
-from tremble.envs.registry import is_jax_env, jax_envs, make_jax_env
+from tremble.envs.registry import is_jax_env, jax_env_names, make_jax_env
 from tremble.settings import SettingsError, nearest
 from tremble.training.gym_loop import GymLoop
 from tremble.training.loop import Loop
@@ -42,7 +42,7 @@ def open_loop(spec: RunSpec, agent: Agent, env: Any, replay_file: Path | None = 
 
 def _refuse_unknown_name(env: Any) -> None:
     if isinstance(env, str) and not (":" in env or "/" in env) and env not in gymnasium.registry:
-        hint = nearest(env, [*jax_envs(), *gymnasium.registry])
+        hint = nearest(env, [*jax_env_names(), *gymnasium.registry])
         if not hint.startswith("did"):
             hint = "give one of `tremble list`, a Gymnasium id, or module:Class"
         raise SettingsError(f"there is no environment {env!r}; {hint}")

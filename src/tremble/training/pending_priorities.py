@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tremble.replay import FrameReplay, NumpyReplay
+from tremble.replay import NumpyReplay
 
 
 class Batch(NamedTuple):
@@ -30,7 +30,7 @@ class PendingPriorities:
         """Add a batch whose losses are being computed."""
         self._waiting.append(Batch(slots, losses, inserted))
 
-    def apply(self, replay: NumpyReplay | FrameReplay) -> None:
+    def apply(self, replay: NumpyReplay) -> None:
         """Set the priorities of all waiting batches but the newest ``lag``."""
         while len(self._waiting) > self.lag:
             slots, losses, inserted = self._waiting.pop(0)

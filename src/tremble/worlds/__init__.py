@@ -5,16 +5,10 @@ Importing this package registers their names; the environments themselves, and w
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tremble.envs.registry import register_gymnasium_env, register_jax_env
 from tremble.hyperparameters import register_hyperparameters
-
-if TYPE_CHECKING:
-    from tremble.worlds.deep_sea import DeepSea
-    from tremble.worlds.nchain import NChain
-    from tremble.worlds.risky_grid import RiskyGrid
 
 NCHAIN_ID = "tremble/NChain-v0"
 MINATAR_GAMES = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
@@ -52,22 +46,7 @@ def _register() -> None:
     register_hyperparameters("minatar", "tremble.worlds.hyperparameters:MINATAR_GAMES", _is_minatar)
     register_gymnasium_env(NCHAIN_ID, "tremble.worlds.nchain_gym:NChainEnv")
     for game, name in MINATAR_IDS.items():
-        register_gymnasium_env(name, "tremble.worlds.minatar_gym:make_minatar", kwargs={"game": game})
+        register_gymnasium_env(name, "tremble.worlds.minatar:minatar_gym", kwargs={"game": game})
 
 
 _register()
-
-_MODULES = {
-    "DeepSea": "tremble.worlds.deep_sea",
-    "NChain": "tremble.worlds.nchain",
-    "RiskyGrid": "tremble.worlds.risky_grid",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_MODULES[name]), name)
-
-
-__all__ = ["DeepSea", "NChain", "RiskyGrid"]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-import operator
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from tremble.settings import override
 from tremble.worlds.nchain import N_ACTIONS, NChain
 
 Observation = np.ndarray[Any, np.dtype[np.float32]]
@@ -26,16 +25,9 @@ class NChainEnv(gymnasium.Env[Observation, np.int64]):
 
     def __init__(self, render_mode: str | None = None, **options: Any):
         """Build the chain; an option that `NChain` does not have is an error."""
-        fields = {field.name: field for field in dataclasses.fields(NChain)}
-        unknown = sorted(set(options) - set(fields))
-        if unknown:
-            raise TypeError(f"NChain has no option {', '.join(unknown)}; it has {', '.join(sorted(fields))}")
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
             raise ValueError(f"render_mode must be None, 'rgb_array' or 'ansi', got {render_mode!r}")
-        # A default that is a float marks a number: whole ones are welcome too.
-        numbers = {name for name, field in fields.items() if isinstance(field.default, float)}
-        chosen: dict[str, Any] = {name: float(x) if name in numbers else x for name, x in options.items()}
-        self.chain = NChain(**chosen)
+        self.chain = override(NChain(), options)
         self._observations = self.chain.encode(np.arange(self.chain.length))
         self.render_mode = render_mode
         self.observation_space = spaces.Box(0.0, 1.0, (self.chain.length,), np.float32)
@@ -57,7 +49,10 @@ class NChainEnv(gymnasium.Env[Observation, np.int64]):
         """One step; both random numbers are drawn each time, so a seed means the same whatever is done."""
         if not self._running:
             raise gymnasium.error.ResetNeeded("this episode has ended or was never started: call reset() before step()")
-        action = self._checked(action)
+        if not self.action_space.contains(np.asarray(action)):
+            raise gymnasium.error.InvalidAction(
+                f"action must be a whole number from 0 to {N_ACTIONS - 1}, got {action!r}"
+            )
         is_optimal = bool(self.chain.is_optimal_at(self._position, action))
         position, elapsed, reward, terminated, truncated = self.chain.dynamics(
             self._position, self._elapsed, action, self.np_random.random(), self.np_random.standard_normal(), xp=np
@@ -74,18 +69,7 @@ class NChainEnv(gymnasium.Env[Observation, np.int64]):
             gymnasium.logger.warn("NChainEnv.render() without a render mode: pass render_mode='rgb_array' or 'ansi'")
             return None
         # Imported here, so that training does not load a drawing library.
-        from tremble.worlds import nchain_image as chain_picture
+        from tremble.worlds import nchain_image
 
-        draw = chain_picture.image if self.render_mode == "rgb_array" else chain_picture.text
+        draw = nchain_image.image if self.render_mode == "rgb_array" else nchain_image.text
         return draw(self.chain, self._position, self._elapsed, self._paid)
-
-    def _checked(self, action: Any) -> int:
-        try:
-            number = operator.index(action)
-        except TypeError:
-            number = -1
-        if not 0 <= number < N_ACTIONS:
-            raise gymnasium.error.InvalidAction(
-                f"action must be a whole number from 0 to {N_ACTIONS - 1}, got {action!r}"
-            )
-        return number

@@ -10,11 +10,15 @@ import matplotlib
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from tremble.worlds.gaussian_mixture import GaussianMixture
 from tremble.worlds.nchain import NChain
 
 WIDTH, HEIGHT = 720, 320
 PAPER, INK, FAINT, LEFT_COLOUR, RIGHT_COLOUR, AGENT = "#ffffff", "#22303c", "#c9d1d8", "#2a7f62", "#c8553d", "#f2b134"
+_LEGENDS: tuple[tuple[Literal["left", "right"], str, int, str], ...] = (
+    ("left", LEFT_COLOUR, 24, "lm"),
+    ("right", RIGHT_COLOUR, WIDTH - 24, "rm"),
+)
+"""End, colour, and where and how its text is aligned."""
 _FINE = 3
 """Everything is drawn this many times larger and scaled down, which smooths the edges."""
 
@@ -67,26 +71,22 @@ def _draw_chain(pen: ImageDraw.ImageDraw, chain: NChain, position: int) -> None:
 
 
 def _draw_laws(pen: ImageDraw.ImageDraw, chain: NChain, paid: float | None) -> None:
-    laws: list[tuple[GaussianMixture, Literal["left", "right"], str]] = [
-        (chain.reward_law("left"), "left", LEFT_COLOUR),
-        (chain.reward_law("right"), "right", RIGHT_COLOUR),
-    ]
-    means = np.concatenate([law.means for law, _, _ in laws])
-    spread = max(float(law.stds.max()) for law, _, _ in laws)
+    laws = [chain.reward_law(end) for end, *_ in _LEGENDS]
+    means = np.concatenate([law.means for law in laws])
+    spread = max(float(law.stds.max()) for law in laws)
     room = max(0.15 * float(np.ptp(means)), 3.5 * spread, 1e-6)
     low, high = float(means.min()) - room, float(means.max()) + room
     margin, y, tall = 70, HEIGHT - 36, 62
     rewards = np.linspace(low, high, 1200)
     x = margin + (rewards - low) / (high - low) * (WIDTH - 2 * margin)
-    for law, end, colour in laws:
+    for law, (end, colour, side, anchor) in zip(laws, _LEGENDS, strict=True):
         # Narrow laws are widened to a few pixels to be seen at all; a peak's height is its share of the mass.
         width = np.maximum(law.stds, 0.004 * (high - low))
         peaks = np.exp(-0.5 * ((rewards[:, None] - law.means) / width) ** 2) @ law.weights
         outline = np.stack([x, y - tall * peaks], -1)
         pen.polygon(_scaled(x[0], y, *outline.ravel().tolist(), x[-1], y), colour)
-        side = 24 if end == "left" else WIDTH - 24
-        _write(pen, side, 160, f"{end} end: {law_text(chain, end)}", colour, 15, "lm" if end == "left" else "rm")
-        _write(pen, side, 180, f"mean {law.mean():g}", colour, 13, "lm" if end == "left" else "rm")
+        _write(pen, side, 160, f"{end} end: {law_text(chain, end)}", colour, 15, anchor)
+        _write(pen, side, 180, f"mean {law.mean():g}", colour, 13, anchor)
     pen.line(_scaled(margin - 10, y, WIDTH - margin + 10, y), INK, _FINE)
     for mean in sorted(set(means.tolist())):
         _write(pen, margin + (mean - low) / (high - low) * (WIDTH - 2 * margin), y + 14, f"{mean:g}", INK, 12)

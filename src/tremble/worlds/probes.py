@@ -6,7 +6,6 @@ bookkeeping, its distribution, or its treatment of time limits. Run them in this
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import equinox as eqx
@@ -19,21 +18,6 @@ from tremble.core import Noise
 Observation = Float[Array, "1"]
 Outcome = tuple[Any, Float[Array, ""], Bool[Array, ""], Bool[Array, ""]]
 """Next state, reward, terminated, truncated."""
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The exact return of one action at one observation, acting optimally afterwards: some outcomes and their odds."""
-
-    obs: tuple[float, ...]
-    action: int
-    outcomes: tuple[float, ...]
-    probabilities: tuple[float, ...] = (1.0,)
-
-    @property
-    def mean(self) -> float:
-        """sum_k probabilities_k outcomes_k."""
-        return sum(p * z for p, z in zip(self.probabilities, self.outcomes, strict=True))
 
 
 class Probe(eqx.Module):
@@ -77,10 +61,6 @@ class Probe(eqx.Module):
         """Always: the actions do not differ, unless the probe is about actions."""
         return jnp.asarray(True)
 
-    def answers(self, gamma: float) -> list[Answer]:
-        """The exact return at every observation and action."""
-        raise NotImplementedError
-
 
 class ConstantReward(Probe):
     """One state, one step, reward 1, so Q = 1. Fails if the loss or the optimiser is wrong."""
@@ -89,10 +69,6 @@ class ConstantReward(Probe):
     def observation_table(self) -> Float[Array, "1 1"]:
         """The one observation."""
         return jnp.ones((1, 1))
-
-    def answers(self, gamma: float) -> list[Answer]:
-        """1 for both actions."""
-        return [Answer((1.0,), action, (1.0,)) for action in (0, 1)]
 
 
 class ObservationValue(Probe):
@@ -105,10 +81,6 @@ class ObservationValue(Probe):
     def reward(self, state: Observation, action: Int[Array, ""], noise: Noise) -> Float[Array, ""]:
         """The observation."""
         return state[0]
-
-    def answers(self, gamma: float) -> list[Answer]:
-        """The observation, for both actions."""
-        return [Answer((sign,), action, (sign,)) for sign in (-1.0, 1.0) for action in (0, 1)]
 
 
 class Discounting(Probe):
@@ -136,11 +108,6 @@ class Discounting(Probe):
         """The step, 0 or 1."""
         return state
 
-    def answers(self, gamma: float) -> list[Answer]:
-        """Gamma at the first step, 1 at the second, whatever the action."""
-        steps = (((1.0, 0.0), gamma), ((0.0, 1.0), 1.0))
-        return [Answer(obs, action, (value,)) for obs, value in steps for action in (0, 1)]
-
 
 class ActionChoice(Probe):
     """One step; action 0 pays -1, action 1 pays +1. Fails if actions are mixed up on their way to the loss."""
@@ -152,10 +119,6 @@ class ActionChoice(Probe):
     def is_optimal(self, state: Observation, action: Int[Array, ""]) -> Bool[Array, ""]:
         """Action 1."""
         return action == 1
-
-    def answers(self, gamma: float) -> list[Answer]:
-        """The reward of each action."""
-        return [Answer((1.0,), 0, (-1.0,)), Answer((1.0,), 1, (1.0,))]
 
 
 class JointPolicy(Probe):
@@ -176,10 +139,6 @@ class JointPolicy(Probe):
         """Action 1 at +1, action 0 at -1."""
         return (action == 1) == (state[0] > 0)
 
-    def answers(self, gamma: float) -> list[Answer]:
-        """+1 where action and sign match."""
-        return [Answer((sign,), action, (sign * (2 * action - 1),)) for sign in (-1.0, 1.0) for action in (0, 1)]
-
 
 class TwoPointReward(Probe):
     """One step; action 0 pays 0 or 2 with probability 1/2 each, action 1 pays 1 surely.
@@ -199,10 +158,6 @@ class TwoPointReward(Probe):
     def reward(self, state: Observation, action: Int[Array, ""], noise: Bool[Array, ""]) -> Float[Array, ""]:
         """Twice the coin, or 1."""
         return jnp.where(action == 0, 2.0 * noise, 1.0)
-
-    def answers(self, gamma: float) -> list[Answer]:
-        """Two outcomes for action 0, one for action 1."""
-        return [Answer((1.0,), 0, (0.0, 2.0), (0.5, 0.5)), Answer((1.0,), 1, (1.0,))]
 
 
 class TruncationOnly(Probe):
@@ -231,10 +186,6 @@ class TruncationOnly(Probe):
     def observe(self, state: Int[Array, ""]) -> Observation:
         """Always the same: the clock is hidden."""
         return jnp.ones(1)
-
-    def answers(self, gamma: float) -> list[Answer]:
-        """The infinite sum 1 + gamma + gamma^2 + ..., for both actions."""
-        return [Answer((1.0,), action, (1.0 / (1.0 - gamma),)) for action in (0, 1)]
 
 
 def _random_sign(key: PRNGKeyArray) -> Observation:

@@ -17,7 +17,7 @@ from tremble.theory import Grid, iterate, random_draw, random_mdp, risky_grid, t
 from tremble.theory.atoms import Reduction, atom_step, merged, quantiles, zero
 from tremble.theory.bounds import recursive, theorem
 from tremble.wasserstein import wasserstein
-from tremble.worlds import RiskyGrid
+from tremble.worlds.risky_grid import RiskyGrid
 
 GAMMA, BINS, ITERATIONS, SCALE = 0.9, 20, 1000, 0.05
 """Sizes of the ambiguity sets are in units of V_max, Delta_n = 0.05 V_max x schedule, to be comparable between MDPs."""

@@ -18,7 +18,7 @@ from tremble.theory import FiniteMDP, chain, deep_sea, risky_grid
 from tremble.theory.episodes import Learner, regret
 from tremble.theory.planners import Planner
 from tremble.theory.quantile_learner import QuantileLearner
-from tremble.worlds import DeepSea
+from tremble.worlds.deep_sea import DeepSea
 
 N_QUANTILES = 32
 

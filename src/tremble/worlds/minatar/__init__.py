@@ -1,5 +1,9 @@
 """The five games of MinAtar, written in JAX."""
 
+from typing import Any
+
+from tremble.envs.jax_gym import JaxGymEnv
+from tremble.settings import override
 from tremble.worlds.minatar.asterix import Asterix
 from tremble.worlds.minatar.breakout import Breakout
 from tremble.worlds.minatar.freeway import Freeway
@@ -22,4 +26,24 @@ def minatar(game: str) -> MinAtar:
     return MinAtar(GAMES[game]())
 
 
-__all__ = ["GAMES", "Asterix", "Breakout", "Freeway", "MinAtar", "MinAtarState", "Seaquest", "SpaceInvaders", "minatar"]
+def minatar_gym(game: str, render_mode: str | None = None, **options: Any) -> JaxGymEnv:
+    """`tremble/MinAtar-Breakout-v0` and so on; options are the fields of `MinAtar` and of the game.
+
+    Each step is a call into XLA, so this is for looking and for evaluation: training inside XLA (``minatar/breakout``)
+    is many times as fast.
+    """
+    return JaxGymEnv(override(minatar(game), options), render_mode=render_mode)
+
+
+__all__ = [
+    "GAMES",
+    "Asterix",
+    "Breakout",
+    "Freeway",
+    "MinAtar",
+    "MinAtarState",
+    "Seaquest",
+    "SpaceInvaders",
+    "minatar",
+    "minatar_gym",
+]

@@ -54,7 +54,6 @@ class Asterix(eqx.Module):
     ramping: bool = eqx.field(static=True, default=True)
     """Whether it becomes harder with time."""
 
-    channels: ClassVar[tuple[str, ...]] = ("player", "enemy", "trail", "gold")
     minimal_actions: ClassVar[tuple[int, ...]] = (NOOP, LEFT, UP, RIGHT, DOWN)
     start_numbers: ClassVar[int] = 0
     step_numbers: ClassVar[int] = 3
@@ -136,6 +135,9 @@ class Asterix(eqx.Module):
         here = one_hot(state.at) & state.there[:, None]
         behind = one_hot(state.at - jnp.where(state.rightwards, 1, -1)) & state.there[:, None]
         gold = state.gold[:, None]
-        return jnp.stack(
-            [cell(state.x, state.y), in_rows(here & ~gold, 1), in_rows(behind, 1), in_rows(here & gold, 1)], -1
-        )
+        return {
+            "player": cell(state.x, state.y),
+            "enemy": in_rows(here & ~gold, 1),
+            "trail": in_rows(behind, 1),
+            "gold": in_rows(here & gold, 1),
+        }

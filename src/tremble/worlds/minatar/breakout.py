@@ -47,7 +47,6 @@ class BreakoutState(eqx.Module):
 class Breakout(eqx.Module):
     """+1 for each brick; a lost ball ends the game. A cleared wall is rebuilt when the ball comes down."""
 
-    channels: ClassVar[tuple[str, ...]] = ("paddle", "ball", "trail", "brick")
     minimal_actions: ClassVar[tuple[int, ...]] = (NOOP, LEFT, RIGHT)
     start_numbers: ClassVar[int] = 1
     step_numbers: ClassVar[int] = 0
@@ -92,12 +91,9 @@ class Breakout(eqx.Module):
 
     def picture(self, state: BreakoutState) -> Picture:
         """The ball leaves a trail."""
-        return jnp.stack(
-            [
-                cell(state.paddle, whole(9)),
-                cell(state.ball_x, state.ball_y),
-                cell(state.last_x, state.last_y),
-                in_rows(state.bricks, 1),
-            ],
-            -1,
-        )
+        return {
+            "paddle": cell(state.paddle, whole(9)),
+            "ball": cell(state.ball_x, state.ball_y),
+            "trail": cell(state.last_x, state.last_y),
+            "brick": in_rows(state.bricks, 1),
+        }

@@ -32,7 +32,6 @@ class FreewayState(eqx.Module):
 class Freeway(eqx.Module):
     """+1 for each crossing, after which the cars have new speeds; a car sends the player back; it ends with time."""
 
-    channels: ClassVar[tuple[str, ...]] = ("chicken", "car", *(f"speed{i + 1}" for i in range(SPEEDS)))
     minimal_actions: ClassVar[tuple[int, ...]] = (NOOP, UP, DOWN)
     start_numbers: ClassVar[int] = 2 * LANES
     step_numbers: ClassVar[int] = 2 * LANES
@@ -77,8 +76,8 @@ class Freeway(eqx.Module):
         """Each car leaves a trail, in the channel of its speed."""
         behind = one_hot((state.at - jnp.sign(state.speed)) % 10)
         slow = jnp.abs(state.speed)[:, None]
-        trails = [in_rows(behind & (slow == i + 1), 1) for i in range(SPEEDS)]
-        return jnp.stack([cell(whole(COLUMN), state.y), in_rows(one_hot(state.at), 1), *trails], -1)
+        trails = {f"speed{i}": in_rows(behind & (slow == i), 1) for i in range(1, 1 + SPEEDS)}
+        return {"chicken": cell(whole(COLUMN), state.y), "car": in_rows(one_hot(state.at), 1), **trails}
 
 
 def random_speeds(numbers: Float[Array, "16"]) -> Int[Array, "8"]:

@@ -13,9 +13,10 @@ fixed size without an order can stand in for the lists, because of what cannot h
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
@@ -40,12 +41,13 @@ OXYGEN, CREW = 200, 6
 SPAWN_INTERVAL, DIVER_INTERVAL, MOVE_INTERVAL, FASTEST_INTERVAL = 20, 30, 5, 2
 SHOT_INTERVAL, ENEMY_SHOT_INTERVAL, DIVER_MOVE_INTERVAL = 5, 10, 5
 ENEMIES = 32
+T = TypeVar("T", bound="Pair")
 ROWS = 8
 """Rows 1 to 8 are water; row 0 is the surface, row 9 shows the metrics."""
 
 
-class Shots(eqx.Module):
-    """The player's shots, the newer one last."""
+class Pair(eqx.Module):
+    """Two things in the water, the newer one last: the player's shots."""
 
     there: Bool[Array, "*batch 2"]
     x: Int[Array, "*batch 2"]
@@ -53,13 +55,9 @@ class Shots(eqx.Module):
     right: Bool[Array, "*batch 2"]
 
 
-class Divers(eqx.Module):
-    """Divers in the water, the newer one last."""
+class Divers(Pair):
+    """Divers move only when their timer is at zero."""
 
-    there: Bool[Array, "*batch 2"]
-    x: Int[Array, "*batch 2"]
-    y: Int[Array, "*batch 2"]
-    right: Bool[Array, "*batch 2"]
     timer: Int[Array, "*batch 2"]
 
 
@@ -85,7 +83,7 @@ class SeaquestState(eqx.Module):
     crew: Whole
     """Divers on board. As in the package it is -1 after six were brought up."""
     surfaced: Flag
-    shots: Shots
+    shots: Pair
     shots_left: Bool[Array, "*batch 8 10"]
     shots_right: Bool[Array, "*batch 8 10"]
     """Where enemy shots run to the left and to the right."""
@@ -105,18 +103,6 @@ class Seaquest(eqx.Module):
     ramping: bool = eqx.field(static=True, default=True)
     """Whether each surfacing makes it harder."""
 
-    channels: ClassVar[tuple[str, ...]] = (
-        "sub_front",
-        "sub_back",
-        "friendly_bullet",
-        "trail",
-        "enemy_bullet",
-        "enemy_fish",
-        "enemy_sub",
-        "oxygen_gauge",
-        "diver_gauge",
-        "diver",
-    )
     minimal_actions: ClassVar[tuple[int, ...]] = (NOOP, LEFT, UP, RIGHT, DOWN, FIRE)
     start_numbers: ClassVar[int] = 0
     step_numbers: ClassVar[int] = 5
@@ -133,7 +119,7 @@ class Seaquest(eqx.Module):
             whole(OXYGEN),
             whole(0),
             flag(True),
-            Shots(no, zero, zero, no),
+            Pair(no, zero, zero, no),
             clear,
             clear,
             Enemies(none, none, nought, nought, none, nought, nought),
@@ -153,9 +139,11 @@ class Seaquest(eqx.Module):
         s = state
         spawns, dives = s.spawn_timer == 0, s.diver_timer == 0
         enemies = with_enemy(s.enemies, spawns, numbers[:3], s.move_interval)
-        divers = with_diver(s.divers, dives, numbers[3:])
+        from_left = numbers[3] < 1 / 2
+        start, row = jnp.where(from_left, 0, 9), random_whole(numbers[4], 1, 9)
+        divers = with_newest(s.divers, dives, True, start, row, from_left, DIVER_MOVE_INTERVAL)
         fires = (action == FIRE) & (s.shot_timer == 0)
-        shots = with_shot(s.shots, fires, s.x, s.y, s.right)
+        shots = with_newest(s.shots, fires, True, s.x, s.y, s.right)
         x = jnp.clip(s.x + (action == RIGHT) - (action == LEFT), 0, 9)
         y = jnp.clip(s.y + (action == DOWN) - (action == UP), 0, 8)
         right = (s.right | (action == RIGHT)) & (action != LEFT)
@@ -208,26 +196,18 @@ class Seaquest(eqx.Module):
         last = (jnp.arange(10) == 9)[:, None]
         fish, submarines = e.there & ~e.submarine, e.there & e.submarine
         trail = occupied(e.there, behind(e.x, e.right), e.y) | occupied(d.there, behind(d.x, d.right), d.y)
-        surface = s.shots.there & (s.shots.y == 0)
-        shots = jnp.concatenate(
-            [
-                (surface[:, None] & (s.shots.x[:, None] == columns)).any(0)[None],
-                occupied(s.shots.there, s.shots.x, s.shots.y),
-            ]
-        )
-        maps = [
-            cell(s.x, s.y),
-            cell(behind(s.x, s.right), s.y),
-            in_rows(shots, 0),
-            in_rows(trail, 1),
-            in_rows(s.shots_left | s.shots_right, 1),
-            in_rows(occupied(fish, e.x, e.y), 1),
-            in_rows(occupied(submarines, e.x, e.y), 1),
-            last & (columns < jnp.maximum(s.oxygen, 0) * 10 // OXYGEN),
-            last & (columns >= 9 - s.crew) & (columns < 9),
-            in_rows(occupied(d.there, d.x, d.y), 1),
-        ]
-        return jnp.stack(maps, -1)
+        return {
+            "sub_front": cell(s.x, s.y),
+            "sub_back": cell(behind(s.x, s.right), s.y),
+            "friendly_bullet": in_rows(occupied(s.shots.there, s.shots.x, s.shots.y, top=0), 0),
+            "trail": in_rows(trail, 1),
+            "enemy_bullet": in_rows(s.shots_left | s.shots_right, 1),
+            "enemy_fish": in_rows(occupied(fish, e.x, e.y), 1),
+            "enemy_sub": in_rows(occupied(submarines, e.x, e.y), 1),
+            "oxygen_gauge": last & (columns < jnp.maximum(s.oxygen, 0) * 10 // OXYGEN),
+            "diver_gauge": last & (columns >= 9 - s.crew) & (columns < 9),
+            "diver": in_rows(occupied(d.there, d.x, d.y), 1),
+        }
 
 
 def behind(x: Whole, right: Flag) -> Whole:
@@ -235,11 +215,12 @@ def behind(x: Whole, right: Flag) -> Whole:
     return x - jnp.where(right, 1, -1)
 
 
-def occupied(there: Bool[Array, "n"], x: Int[Array, "n"], y: Int[Array, "n"]) -> Bool[Array, "8 10"]:
-    """The cells of the water that some of n things are in."""
-    inside = there & (x >= 0) & (x <= 9) & (y >= 1)
-    number = jnp.where(inside, (y - 1) * 10 + x, -1)
-    return (number[:, None] == jnp.arange(ROWS * 10)).any(0).reshape(ROWS, 10)
+def occupied(there: Bool[Array, "n"], x: Int[Array, "n"], y: Int[Array, "n"], top: int = 1) -> Bool[Array, "rows 10"]:
+    """The cells that some of n things are in, from row ``top`` to the last row of the water."""
+    rows = ROWS + 1 - top
+    inside = there & (x >= 0) & (x <= 9) & (y >= top)
+    number = jnp.where(inside, (y - top) * 10 + x, -1)
+    return (number[:, None] == jnp.arange(rows * 10)).any(0).reshape(rows, 10)
 
 
 def with_enemy(
@@ -261,45 +242,26 @@ def with_enemy(
     )
 
 
-def with_diver(divers: Divers, dives: Bool[Array, ""], numbers: Float[Array, "2"]) -> Divers:
-    """Perhaps a new diver; the one before the last has left by then."""
-    right = numbers[0] < 1 / 2
+def with_newest(pair: T, appears: Bool[Array, ""], *new: Array | int | bool) -> T:
+    """Two divers or shots, perhaps with a new one, given by its fields; the one before the last has left by then."""
 
-    def append(old: Array, new: Array | int | bool) -> Array:
-        return jnp.where(dives, jnp.stack([old[1], jnp.asarray(new, old.dtype)]), old)
+    def append(old: Array, value: Array | int | bool) -> Array:
+        return jnp.where(appears, jnp.stack([old[1], jnp.asarray(value, old.dtype)]), old)
 
-    d = divers
-    return Divers(
-        append(d.there, True),
-        append(d.x, jnp.where(right, 0, 9)),
-        append(d.y, random_whole(numbers[1], 1, 9)),
-        append(d.right, right),
-        append(d.timer, DIVER_MOVE_INTERVAL),
-    )
+    return type(pair)(*map(append, jax.tree.leaves(pair), new))
 
 
-def with_shot(
-    shots: Shots, fires: Bool[Array, ""], x: Int[Array, ""], y: Int[Array, ""], right: Bool[Array, ""]
-) -> Shots:
-    """Perhaps a new shot; the one before the last has left by then."""
-
-    def append(old: Array, new: Array | bool) -> Array:
-        return jnp.where(fires, jnp.stack([old[1], jnp.asarray(new, old.dtype)]), old)
-
-    return Shots(append(shots.there, True), append(shots.x, x), append(shots.y, y), append(shots.right, right))
-
-
-def same_cell(shots: Shots, enemies: Enemies) -> Bool[Array, "2 32"]:
+def same_cell(shots: Pair, enemies: Enemies) -> Bool[Array, "2 32"]:
     """Which shot is where which enemy is."""
     s, e = shots, enemies
     there = s.there[:, None] & e.there
     return there & (s.x[:, None] == e.x) & (s.y[:, None] == e.y)
 
 
-def move_shots(shots: Shots, enemies: Enemies) -> tuple[Shots, Enemies, Int[Array, ""]]:
+def move_shots(shots: Pair, enemies: Enemies) -> tuple[Pair, Enemies, Int[Array, ""]]:
     """Each shot hits one enemy in its new cell: a fish before a submarine, the earlier before the later."""
     x = shots.x + jnp.where(shots.right, 1, -1)
-    shots = Shots(shots.there & (x >= 0) & (x <= 9), x, shots.y, shots.right)
+    shots = Pair(shots.there & (x >= 0) & (x <= 9), x, shots.y, shots.right)
     match = same_cell(shots, enemies)
     rank = jnp.where(match, enemies.timer + jnp.where(enemies.submarine, 100, 0), 1000)
     first = rank.min(1)
@@ -329,8 +291,8 @@ def move_divers(
 
 
 def move_enemies(
-    shots: Shots, enemies: Enemies, move_interval: Int[Array, ""], x: Int[Array, ""], y: Int[Array, ""]
-) -> tuple[Shots, Enemies, Int[Array, ""], Bool[Array, ""], Bool[Array, "32"]]:
+    shots: Pair, enemies: Enemies, move_interval: Int[Array, ""], x: Int[Array, ""], y: Int[Array, ""]
+) -> tuple[Pair, Enemies, Int[Array, ""], Bool[Array, ""], Bool[Array, "32"]]:
     """Also: how many ran into shots, whether one met the player, and which submarines fired.
 
     A submarine fires even in the step in which it is hit.

@@ -37,14 +37,6 @@ class SpaceInvaders(eqx.Module):
     ramping: bool = eqx.field(static=True, default=True)
     """Whether waves become faster."""
 
-    channels: ClassVar[tuple[str, ...]] = (
-        "cannon",
-        "alien",
-        "alien_left",
-        "alien_right",
-        "friendly_bullet",
-        "enemy_bullet",
-    )
     minimal_actions: ClassVar[tuple[int, ...]] = (NOOP, LEFT, RIGHT, FIRE)
     start_numbers: ClassVar[int] = 0
     step_numbers: ClassVar[int] = 0
@@ -118,15 +110,14 @@ class SpaceInvaders(eqx.Module):
     def picture(self, state: SpaceInvadersState) -> Picture:
         """Aliens show where they are going."""
         to_left = state.direction < 0
-        maps = [
-            cell(state.x, whole(9)),
-            state.aliens,
-            state.aliens & to_left,
-            state.aliens & ~to_left,
-            state.shots,
-            state.alien_shots,
-        ]
-        return jnp.stack(maps, -1)
+        return {
+            "cannon": cell(state.x, whole(9)),
+            "alien": state.aliens,
+            "alien_left": state.aliens & to_left,
+            "alien_right": state.aliens & ~to_left,
+            "friendly_bullet": state.shots,
+            "enemy_bullet": state.alien_shots,
+        }
 
 
 def wave() -> Bool[Array, "10 10"]:

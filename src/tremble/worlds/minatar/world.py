@@ -21,17 +21,33 @@ SIDE = 10
 NOOP, LEFT, UP, RIGHT, DOWN, FIRE = range(6)
 ACTION_NAMES = ("wait", "left", "up", "right", "down", "fire")
 
+PIXELS = 32
+"""Pixels along the side of a cell."""
+BACKGROUND, GRID = (24, 28, 36), (34, 39, 49)
+COLOURS = (
+    (242, 177, 52),
+    (209, 73, 91),
+    (96, 108, 128),
+    (120, 190, 110),
+    (86, 160, 211),
+    (232, 126, 58),
+    (155, 110, 190),
+    (70, 180, 170),
+    (235, 215, 120),
+    (240, 240, 240),
+)
+"""For channels 0, 1, ...; where several are in a cell, the first is on top."""
+
 Whole = Int[Array, "*batch"]
 Flag = Bool[Array, "*batch"]
-Picture = Bool[Array, "10 10 channels"]
+Picture = dict[str, Bool[Array, "10 10"]]
+"""A map for each kind of object, by name: the channels of an observation, in this order."""
 
 
 @runtime_checkable
 class Game(Protocol):
     """The rules of one game. State is a pytree of small arrays; nothing in here knows of episodes or sticky actions."""
 
-    channels: ClassVar[tuple[str, ...]]
-    """What each channel of the picture shows."""
     minimal_actions: ClassVar[tuple[int, ...]]
     """The actions that do something."""
     start_numbers: ClassVar[int]
@@ -123,9 +139,9 @@ class MinAtar(eqx.Module):
         late = False if self.time_limit is None else after.elapsed >= self.time_limit
         return after, reward.astype(jnp.float32), over, late & ~over
 
-    def observe(self, state: MinAtarState) -> Picture:
+    def observe(self, state: MinAtarState) -> Bool[Array, "10 10 channels"]:
         """Which objects are where; one byte a cell in replay, made into numbers by the network."""
-        return self.game.picture(state.game)
+        return jnp.stack(list(self.game.picture(state.game).values()), -1)
 
     def index(self, state: MinAtarState) -> Int[Array, ""]:
         """There is no table to index."""
@@ -136,10 +152,13 @@ class MinAtar(eqx.Module):
         return jnp.asarray(False)
 
     def image(self, observation: Bool[np.ndarray, "10 10 channels"]) -> UInt8[np.ndarray, "height width 3"]:
-        """An observation in colours."""
-        from tremble.worlds.minatar.colours import paint
-
-        return paint(observation)
+        """An observation for people: cells as squares, a colour for each channel."""
+        cells = np.full((*observation.shape[:2], 3), BACKGROUND, np.uint8)
+        for channel in reversed(range(observation.shape[-1])):
+            cells[observation[..., channel]] = COLOURS[channel % len(COLOURS)]
+        image = cells.repeat(PIXELS, 0).repeat(PIXELS, 1)
+        image[::PIXELS] = image[:, ::PIXELS] = GRID
+        return image
 
 
 def whole(number: int) -> Int[Array, ""]:
