@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -12,8 +13,29 @@ from tremble.report.statistics import Interval, Verdict, difference_interval, ve
 from tremble.studies.kit import Cell, Options, Results, Study, seed_count
 from tremble.studies.nchain.counts import minus
 from tremble.studies.nchain.result import count_by_seed, count_interval, load_result
-from tremble.studies.nchain.settings import AGENTS, CLAIMS, CONTROLS, READINGS, published
+from tremble.studies.nchain.settings import AGENTS, CLAIMS, published
 from tremble.training.spec import RunSpec
+
+READINGS: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[str, ...]]] = {
+    "default": ({}, {}, AGENTS),
+    "reward on entering": ({}, {"reward_on": "enter"}, AGENTS),
+    "width 128": ({"widths": [128, 128]}, {}, AGENTS),
+    "Adam epsilon 1e-8": ({"adam_epsilon": 1e-8}, {}, AGENTS),
+    "LeCun initialisation": ({"initialisation": "lecun_normal"}, {}, AGENTS),
+    "thermometer encoding": ({}, {"encoding": "thermometer"}, AGENTS),
+    "t counts updates": ({"t_unit": "updates"}, {}, AGENTS[1:]),
+    "behaviour only": ({"criterion_for": "behaviour"}, {}, AGENTS[1:]),
+    "target only": ({"criterion_for": "target"}, {}, AGENTS[1:]),
+    "held for an episode": ({"resample_noise_every": "episode"}, {}, AGENTS[2:]),
+}
+"""Alternative readings of the paper, one factor at a time: agent options, environment options, affected agents."""
+
+CONTROLS: dict[str, dict[str, Any]] = {
+    "greedy (no exploration)": {"epsilon_start": 0.0, "epsilon_end": 0.0},
+    "epsilon to 0.05": {"epsilon_end": 0.05},
+    "epsilon over 10k steps": {"epsilon_decay_steps": 10_000.0},
+}
+"""QR-DQN with other amounts of exploration; all are reported."""
 
 MARKED: dict[Verdict, tuple[str, str]] = {
     "reproduced": ("**{}**", "#2a6f97"),

@@ -1,8 +1,6 @@
-"""Settings of the N-Chain studies, as data."""
+"""Agents, published numbers and claims that the N-Chain studies share."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from tremble.studies.kit import Cell, Options
 
@@ -41,25 +39,3 @@ def published(agent: str, pair: tuple[int, int] = MAIN_PAIR) -> int:
 def main_cells(options: Options) -> list[Cell]:
     """The four agents at the paper's settings."""
     return [Cell(agent, agent) for agent in AGENTS]
-
-
-READINGS: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[str, ...]]] = {
-    "default": ({}, {}, AGENTS),
-    "reward on entering": ({}, {"reward_on": "enter"}, AGENTS),
-    "width 128": ({"widths": [128, 128]}, {}, AGENTS),
-    "Adam epsilon 1e-8": ({"adam_epsilon": 1e-8}, {}, AGENTS),
-    "LeCun initialisation": ({"initialisation": "lecun_normal"}, {}, AGENTS),
-    "thermometer encoding": ({}, {"encoding": "thermometer"}, AGENTS),
-    "t counts updates": ({"t_unit": "updates"}, {}, AGENTS[1:]),
-    "behaviour only": ({"criterion_for": "behaviour"}, {}, AGENTS[1:]),
-    "target only": ({"criterion_for": "target"}, {}, AGENTS[1:]),
-    "held for an episode": ({"resample_noise_every": "episode"}, {}, AGENTS[2:]),
-}
-"""Alternative readings of the paper, one factor at a time: agent options, environment options, affected agents."""
-
-CONTROLS: dict[str, dict[str, Any]] = {
-    "greedy (no exploration)": {"epsilon_start": 0.0, "epsilon_end": 0.0},
-    "epsilon to 0.05": {"epsilon_end": 0.05},
-    "epsilon over 10k steps": {"epsilon_decay_steps": 10_000.0},
-}
-"""QR-DQN with other amounts of exploration; all are reported."""
