@@ -159,7 +159,7 @@ def test_the_three_differ():
     assert float(lattice.cvar(settled.experienced[0], 0.5)) == pytest.approx(-2.0)
     assert solved.cvar == pytest.approx(-1.75)
     missing = solved.threshold + 2.0
-    assert solved.policy[1, np.abs(solved.values - missing).argmin()] == 1
+    assert solved.policy[1, np.abs(lattice.values - missing).argmin()] == 1
     # Acting alone believes that it will gamble, and does not.
     assert float(lattice.cvar(acting.predicted[0, acting.policy[0]], 0.5)) == pytest.approx(-1.75)
     assert float(lattice.cvar(acting.experienced[0], 0.5)) == pytest.approx(-2.0)

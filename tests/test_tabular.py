@@ -13,6 +13,7 @@ import pytest
 import scipy.special
 
 from tremble.criteria.perturbed import perturbation, reweighted_mean
+from tremble.dist import ReturnDist
 from tremble.theory import (
     FiniteMDP,
     Grid,
@@ -70,7 +71,7 @@ def test_level_means_score_as_the_criterion_of_the_agents_does(bins):
     grid = Grid.of(mdp, N)
     z = jax.random.dirichlet(jax.random.key(1), jnp.full(N, 0.1), (4, 3))
     xi = perturbation(jax.random.dirichlet(jax.random.key(2), jnp.full(bins, 0.2)), 3.0)
-    expected = reweighted_mean(grid.dist(z), xi)
+    expected = reweighted_mean(ReturnDist(jnp.broadcast_to(grid.points, z.shape), z), xi)
     np.testing.assert_allclose((grid.level_means(z, bins) * xi).mean(-1), expected, atol=2e-5)
 
 

@@ -12,7 +12,7 @@ from tremble.choosers import Chooser
 from tremble.core import Clock
 from tremble.criteria import Optimism, Perturbed
 from tremble.theory import chain, deep_sea, random_mdp
-from tremble.theory.episodes import Episode, Sampler, regret
+from tremble.theory.episodes import Episode, regret, sampler
 from tremble.theory.planners import Counts, Planner
 from tremble.theory.quantile_learner import QuantileLearner, Table
 from tremble.worlds.deep_sea import DeepSea
@@ -31,7 +31,7 @@ EPISODE = Episode(
 
 def test_samples_have_the_law():
     mdp = random_mdp(jax.random.key(0), 4, 2, 3, terminal=1)
-    draw = jax.jit(jax.vmap(lambda key: Sampler.of(mdp).draw(jnp.asarray(1), jnp.asarray(0), key)))
+    draw = jax.jit(jax.vmap(lambda key: sampler(mdp)(jnp.asarray(1), jnp.asarray(0), key)))
     reward, following, ended = jax.device_get(draw(jax.random.split(jax.random.key(1), 20_000)))
     law = np.asarray(mdp.law[:, 1, 0])
     for d, value in enumerate(np.asarray(mdp.rewards)):

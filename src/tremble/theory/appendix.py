@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 
 from tremble.dist import ReturnDist
 from tremble.theory.atoms import mixture
-from tremble.theory.mdp import FiniteMDP
+from tremble.theory.mdp import FiniteMDP, QValues
 
 
 class Sides(NamedTuple):
@@ -46,7 +46,7 @@ def closure(mdp: FiniteMDP, z: ReturnDist, choice: Array) -> Sides:
     return Sides(left, jnp.abs(mdp.rewards).max() + mdp.gamma * size)
 
 
-def contraction(mdp: FiniteMDP, first: Float[Array, "states actions"], second: Float[Array, "states actions"]) -> Sides:
+def contraction(mdp: FiniteMDP, first: QValues, second: QValues) -> Sides:
     """||E T Z_1 - E T Z_2|| <= gamma ||E Z_1 - E Z_2||: E T is the optimality operator on means.
 
     So the mean has one fixed point, Q*. T_xi is no contraction, nor is T on distributions.

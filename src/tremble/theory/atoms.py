@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, Int
 
 from tremble.criteria.perturbed import reweighted_mean
 from tremble.dist import ReturnDist
-from tremble.theory.mdp import FiniteMDP
+from tremble.theory.mdp import FiniteMDP, QValues
 
 Reduction = Callable[[ReturnDist], ReturnDist]
 """From a mixture with sorted atoms to a distribution with fewer atoms."""
@@ -85,9 +85,9 @@ class AtomStep(eqx.Module):
     """T_xi Z after the reduction, ``atoms[states, actions, n]``."""
     full: ReturnDist
     """T_xi Z before it, ``atoms[states, actions, rewards * states * n]``."""
-    q: Float[Array, "states actions"]
+    q: QValues
     """E T_xi Z, before the reduction."""
-    bias: Float[Array, "states actions"]
+    bias: QValues
     """Mean after the reduction minus `q`: 0 up to rounding when merging, not for quantiles."""
     gap: Float[Array, ""]
     """sup over (s, a) of |E_xi Z - E Z|."""

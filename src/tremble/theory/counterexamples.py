@@ -11,13 +11,13 @@ from tremble.theory.mdp import FiniteMDP, from_gymnasium, random_mdp
 from tremble.theory.operator import Draw, Grid, iterate
 
 
-def gamble(gamma: float = 0.9) -> FiniteMDP:
-    """One step, then a choice: 0 for sure, or +1 and -1.5 with equal chances (mean -0.25).
+def gamble(gamma: float = 0.9, loss: float = 1.5) -> FiniteMDP:
+    """One step, then a choice: 0 for sure, or +1 and -``loss`` with equal chances (mean -0.25).
 
     Optimism of constant size always gambles, with an error of gamma / 4 at the first state; random perturbations of
     constant size do so infinitely often.
     """
-    choice = {0: [(1.0, 0, 0.0, True)], 1: [(0.5, 0, 1.0, True), (0.5, 0, -1.5, True)]}
+    choice = {0: [(1.0, 0, 0.0, True)], 1: [(0.5, 0, 1.0, True), (0.5, 0, -loss, True)]}
     return from_gymnasium({0: {a: [(1.0, 1, 0.0, False)] for a in (0, 1)}, 1: choice}, gamma)
 
 
@@ -27,8 +27,7 @@ def tie(gamma: float = 0.9) -> FiniteMDP:
     Perturbations that tend to 1 may alternate between the two: the mean of the iterates is Q* from the start, their
     distribution does not converge.
     """
-    choice = {0: [(1.0, 0, 0.0, True)], 1: [(0.5, 0, 1.0, True), (0.5, 0, -1.0, True)]}
-    return from_gymnasium({0: {a: [(1.0, 1, 0.0, False)] for a in (0, 1)}, 1: choice}, gamma)
+    return gamble(gamma, loss=1.0)
 
 
 def concentrated(n: int, gamma: float = 0.5) -> tuple[FiniteMDP, ReturnDist, Float[Array, "n"]]:

@@ -7,6 +7,7 @@ Episodes truncated at the horizon omit the rest of the sum.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
@@ -15,7 +16,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from tremble.core import Clock
-from tremble.theory.mdp import FiniteMDP
+from tremble.theory.mdp import FiniteMDP, QValues
+
+Index = Int[Array, ""]
+"""Number of a state or an action."""
 
 
 class Episode(eqx.Module):
@@ -42,7 +46,7 @@ class Learner(Protocol):
         """What is drawn or planned at the start of an episode and kept to its end."""
         ...
 
-    def act(self, belief: PyTree, plan: Any, state: Int[Array, ""], key: PRNGKeyArray, clock: Clock) -> Int[Array, ""]:
+    def act(self, belief: PyTree, plan: Any, state: Index, key: PRNGKeyArray, clock: Clock) -> Index:
         """An action."""
         ...
 
@@ -51,39 +55,29 @@ class Learner(Protocol):
         ...
 
 
-class Sampler(eqx.Module):
-    """Draws reward and next state."""
+Sampler = Callable[[Array, Array, PRNGKeyArray], tuple[Float[Array, ""], Index, Bool[Array, ""]]]
+"""From state, action and key to reward, next state, and whether it is terminal."""
 
-    cumulative: Float[Array, "states actions outcomes"]
-    rewards: Float[Array, "rewards"]
-    terminal: Bool[Array, "states"]
 
-    @staticmethod
-    def of(mdp: FiniteMDP) -> Sampler:
-        """Tables of an MDP; outcomes are pairs of reward and next state."""
-        joint = jnp.moveaxis(mdp.law, 0, 2).reshape(mdp.n_states, mdp.n_actions, -1)
-        cumulative = jnp.cumsum(joint, -1)
-        return Sampler(cumulative / cumulative[..., -1:], mdp.rewards, mdp.terminal)
+def sampler(mdp: FiniteMDP) -> Sampler:
+    """Draws transitions of an MDP; outcomes are pairs of reward and next state."""
+    joint = jnp.moveaxis(mdp.law, 0, 2).reshape(mdp.n_states, mdp.n_actions, -1)
+    cumulative = jnp.cumsum(joint, -1)
+    cumulative = cumulative / cumulative[..., -1:]
 
-    def draw(
-        self, state: Int[Array, ""], action: Int[Array, ""], key: PRNGKeyArray
-    ) -> tuple[Float[Array, ""], Int[Array, ""], Bool[Array, ""]]:
-        """Reward, next state, and whether it is terminal."""
-        outcome = (self.cumulative[state, action] <= jax.random.uniform(key)).sum()
-        reward, following = jnp.divmod(outcome, self.terminal.shape[0])
-        return self.rewards[reward], following, self.terminal[following]
+    def draw(state: Array, action: Array, key: PRNGKeyArray) -> tuple[Array, Array, Array]:
+        outcome = (cumulative[state, action] <= jax.random.uniform(key)).sum()
+        reward, following = jnp.divmod(outcome, mdp.n_states)
+        return mdp.rewards[reward], following, mdp.terminal[following]
+
+    return draw
 
 
 def regret(
-    mdp: FiniteMDP,
-    optimal_q: Float[Array, "states actions"],
-    learner: Learner,
-    episodes: int,
-    horizon: int,
-    key: PRNGKeyArray,
+    mdp: FiniteMDP, optimal_q: QValues, learner: Learner, episodes: int, horizon: int, key: PRNGKeyArray
 ) -> Float[Array, "episodes"]:
     """Regret of each episode. Vectorise over seeds with `jax.vmap` over ``key``."""
-    sampler = Sampler.of(mdp)
+    draw = sampler(mdp)
     loss = optimal_q.max(-1, keepdims=True) - optimal_q
     init_key, play_key = jax.random.split(key)
 
@@ -91,7 +85,7 @@ def regret(
         belief, plan, state, alive, clock = carry
         act_key, draw_key = jax.random.split(step_key)
         action = learner.act(belief, plan, state, act_key, clock)
-        reward, following, ended = sampler.draw(state, action, draw_key)
+        reward, following, ended = draw(state, action, draw_key)
         record = Episode(state, action, reward, jnp.where(ended, 0.0, mdp.gamma), following, alive)
         clock = eqx.tree_at(lambda c: c.transitions, clock, jnp.asarray(clock.transitions) + alive)
         return (belief, plan, following, alive & ~ended, clock), record
@@ -99,13 +93,8 @@ def regret(
     def episode(carry: tuple[PyTree, Clock], number: Int[Array, ""]) -> tuple[tuple[PyTree, Clock], Float[Array, ""]]:
         belief, clock = carry
         keys = jax.random.split(jax.random.fold_in(play_key, number), horizon + 2)
-        start = (
-            belief,
-            learner.begin(belief, keys[0], clock),
-            jnp.asarray(mdp.start, jnp.int32),
-            jnp.asarray(True),
-            clock,
-        )
+        plan = learner.begin(belief, keys[0], clock)
+        start = (belief, plan, jnp.asarray(mdp.start, jnp.int32), jnp.asarray(True), clock)
         (_, _, _, _, clock), made = jax.lax.scan(step, start, keys[2:])
         belief = learner.learn(belief, made, keys[1], clock)
         clock = eqx.tree_at(lambda c: c.episodes, clock, jnp.asarray(clock.episodes) + 1)

@@ -15,6 +15,8 @@ from tremble.theory.mdp import FiniteMDP
 
 TIE = 1e-9
 """Scores closer than this count as equal, and the first action wins."""
+CONVERGED = 1e-12
+"""Iterations end when the largest change is smaller."""
 
 
 @dataclass(frozen=True)
@@ -74,16 +76,15 @@ class Lattice:
         )
         return made
 
-    def returns(self, policy: np.ndarray, tolerance: float = 1e-12, most: int = 5_000) -> np.ndarray:
+    def returns(self, policy: np.ndarray) -> np.ndarray:
         """Z^pi ``[states, actions, n]``: the given action, then the policy.
 
         Raises if the policy does not terminate, because its return has no distribution.
         """
         z = np.tile(self.nothing(), (*self.law.shape[1:3], 1))
-        rows = np.arange(len(self.terminal))
-        for _ in range(most):
-            new = self.backup(z[rows, policy])
-            if np.abs(new - z).sum(-1).max() < tolerance:
+        for _ in range(5_000):
+            new = self.backup(followed(z, policy))
+            if np.abs(new - z).sum(-1).max() < CONVERGED:
                 return new
             z = new
         raise ValueError("the policy does not terminate")
@@ -100,5 +101,9 @@ class Lattice:
 
 def first_best(scores: np.ndarray) -> np.ndarray:
     """The first of the best actions, ``[states, actions]`` to ``[states]``."""
-    best: np.ndarray = (scores >= scores.max(-1, keepdims=True) - TIE).argmax(-1)
-    return best
+    return np.asarray((scores >= scores.max(-1, keepdims=True) - TIE).argmax(-1))
+
+
+def followed(z: np.ndarray, policy: np.ndarray) -> np.ndarray:
+    """The returns of the policy's own actions, ``[states, actions, n]`` to ``[states, n]``."""
+    return np.asarray(z[np.arange(len(policy)), policy])

@@ -12,6 +12,9 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
 from tremble.core import Scalar
 
+QValues = Float[Array, "states actions"]
+"""A number for every state and action."""
+
 
 class FiniteMDP(eqx.Module):
     """The joint law of reward and next state, p(r_d, s' | s, a), with rewards from a finite list.
@@ -43,7 +46,7 @@ class FiniteMDP(eqx.Module):
         """A bound of every return: max |r| / (1 - gamma)."""
         return jnp.abs(self.rewards).max() / (1.0 - self.gamma)
 
-    def expected_reward(self) -> Float[Array, "states actions"]:
+    def expected_reward(self) -> QValues:
         """E[R | s, a]."""
         return jnp.einsum("d,dsat->sa", self.rewards, self.law)
 
@@ -51,11 +54,11 @@ class FiniteMDP(eqx.Module):
         """p(s' | s, a) where s' is not terminal, else 0."""
         return self.law.sum(0) * ~self.terminal
 
-    def backup(self, value: Float[Array, "states"]) -> Float[Array, "states actions"]:
+    def backup(self, value: Float[Array, "states"]) -> QValues:
         """E[R + gamma V(S') | s, a]."""
         return self.expected_reward() + self.gamma * self.continuation() @ value
 
-    def optimal_q(self, iterations: int = 2000) -> Float[Array, "states actions"]:
+    def optimal_q(self, iterations: int = 2000) -> QValues:
         """Q*, by value iteration; the error is at most gamma^iterations V_max."""
         start = jnp.zeros((self.n_states, self.n_actions))
         return jax.lax.fori_loop(0, iterations, lambda _, q: self.backup(q.max(-1)), start)

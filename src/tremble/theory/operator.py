@@ -18,9 +18,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from tremble.criteria.perturbed import perturbation, sample_dirichlet
-from tremble.dist import ReturnDist
-from tremble.theory.mdp import FiniteMDP
+from tremble.theory.mdp import FiniteMDP, QValues
 
+Distributions = Float[Array, "states actions n"]
+"""Probabilities on a grid for every state and action."""
+Density = Float[Array, "bins"]
+"""xi, or a point of the simplex, on equal bins of levels."""
 Scaling = Literal["theory", "direct", "edge"]
 """How a draw x and a bound Delta make xi. ``theory``: alpha = Delta / ((N - 1) V_max), always inside the ambiguity set.
 ``direct``: alpha = Delta, as in the algorithm, which does not know V_max; it may be outside. ``edge``: alpha such that
@@ -44,10 +47,6 @@ class Grid(eqx.Module):
         shifted = mdp.rewards[:, None] + mdp.gamma * points[None, :]
         return Grid(points, project(shifted, points), project(jnp.zeros(()), points))
 
-    def dist(self, probabilities: Float[Array, "*batch n"]) -> ReturnDist:
-        """As weighted atoms."""
-        return ReturnDist(jnp.broadcast_to(self.points, probabilities.shape), probabilities)
-
     def level_means(self, probabilities: Float[Array, "*batch n"], n_bins: int) -> Float[Array, "*batch n_bins"]:
         """M_k = n_bins int Q_Z(u) du over the k-th bin of levels, so that E_xi[Z] = (1/n_bins) sum_k xi_k M_k.
 
@@ -66,9 +65,7 @@ def project(values: Float[Array, "*batch"], points: Float[Array, "n"]) -> Float[
     return jnp.clip(1.0 - jnp.abs(values[..., None] - points) / spacing, 0.0, 1.0)
 
 
-def apply(
-    mdp: FiniteMDP, grid: Grid, z: Float[Array, "states actions n"], choice: Int[Array, "states"]
-) -> Float[Array, "states actions n"]:
+def apply(mdp: FiniteMDP, grid: Grid, z: Distributions, choice: Int[Array, "states"]) -> Distributions:
     """R + gamma Z(S', choice(S')), projected onto the grid."""
     future = jnp.take_along_axis(z, choice[:, None, None], 1)[:, 0]
     future = jnp.where(mdp.terminal[:, None], grid.zero, future)
@@ -81,17 +78,17 @@ def apply(
 class Step(eqx.Module):
     """One iteration."""
 
-    z: Float[Array, "states actions n"]
+    z: Distributions
     """Z^(n) = T_xi Z^(n-1)."""
     gap: Float[Array, ""]
     """sup over (s, a) of |E_xi Z^(n-1) - E Z^(n-1)|, measured."""
-    loss: Float[Array, "states actions"]
+    loss: QValues
     """E T Z^(n-1) - E T_xi Z^(n-1): loss by selecting with xi in this iteration."""
-    q: Float[Array, "states actions"]
+    q: QValues
     """E Z^(n)."""
 
 
-def perturbed_step(mdp: FiniteMDP, grid: Grid, z: Float[Array, "states actions n"], xi: Float[Array, "bins"]) -> Step:
+def perturbed_step(mdp: FiniteMDP, grid: Grid, z: Distributions, xi: Density) -> Step:
     """T_xi applied once: selection with xi, evaluation without it. ``xi = 1`` is the ordinary operator."""
     mean, score = z @ grid.points, (grid.level_means(z, xi.shape[-1]) * xi).mean(-1)
     new = apply(mdp, grid, z, jnp.argmax(score, -1))
@@ -102,13 +99,8 @@ def perturbed_step(mdp: FiniteMDP, grid: Grid, z: Float[Array, "states actions n
 
 
 def scaled(
-    mdp: FiniteMDP,
-    grid: Grid,
-    z: Float[Array, "states actions n"],
-    x: Float[Array, "bins"],
-    delta: Float[Array, ""],
-    scaling: Scaling,
-) -> Float[Array, "bins"]:
+    mdp: FiniteMDP, grid: Grid, z: Distributions, x: Density, delta: Float[Array, ""], scaling: Scaling
+) -> Density:
     """xi from a point x of the simplex and a bound Delta."""
     if scaling == "direct":
         return perturbation(x, delta)
@@ -119,7 +111,7 @@ def scaled(
     return perturbation(x, jnp.minimum(delta / jnp.maximum(whole, 1e-12), 1.0))
 
 
-Draw = Callable[[PRNGKeyArray, FiniteMDP, Grid, Float[Array, "states actions n"], Array], Float[Array, "bins"]]
+Draw = Callable[[PRNGKeyArray, FiniteMDP, Grid, Distributions, Array], Density]
 """Chooses xi of an iteration from a key, the MDP, the grid, Z and the bound Delta_n."""
 
 
@@ -132,11 +124,11 @@ def random_draw(n_bins: int, beta: float = 0.05, scaling: Scaling = "edge") -> D
     return draw
 
 
-def top_draw(n_bins: int, scaling: Scaling = "edge") -> Draw:
+def top_draw(n_bins: int) -> Draw:
     """Always the highest level: optimism, the paper's OPT."""
 
     def draw(key: PRNGKeyArray, mdp: FiniteMDP, grid: Grid, z: Array, delta: Array) -> Array:
-        return scaled(mdp, grid, z, jax.nn.one_hot(n_bins - 1, n_bins), delta, scaling)
+        return scaled(mdp, grid, z, jax.nn.one_hot(n_bins - 1, n_bins), delta, "edge")
 
     return draw
 
@@ -167,16 +159,10 @@ class Trajectory(eqx.Module):
     losses_high: Float[Array, "n"]
     errors: Float[Array, "n_plus_1"]
     """e_0 .. e_n with e_k = ||E Z^(k) - Q*||, the largest entry."""
-    q: Float[Array, "n states actions"]
 
 
 def iterate(
-    mdp: FiniteMDP,
-    grid: Grid,
-    draw: Draw,
-    deltas: Float[Array, "n"],
-    key: PRNGKeyArray,
-    optimal_q: Float[Array, "states actions"],
+    mdp: FiniteMDP, grid: Grid, draw: Draw, deltas: Float[Array, "n"], key: PRNGKeyArray, optimal_q: QValues
 ) -> Trajectory:
     """Z^(n) = T_{xi_n} Z^(n-1) from Z^(0) = 0, one xi per iteration, chosen within the bound Delta_n."""
 
@@ -188,8 +174,6 @@ def iterate(
 
     start = jnp.broadcast_to(grid.zero, (mdp.n_states, mdp.n_actions, grid.points.shape[0]))
     _, steps = jax.lax.scan(step, start, (deltas, jnp.arange(deltas.shape[0])))
-    errors = jnp.abs(steps.q - optimal_q).max((-2, -1))
     first = jnp.abs(start @ grid.points - optimal_q).max()
-    return Trajectory(
-        steps.gap, steps.loss.min((-2, -1)), steps.loss.max((-2, -1)), jnp.concatenate([first[None], errors]), steps.q
-    )
+    errors = jnp.concatenate([first[None], jnp.abs(steps.q - optimal_q).max((-2, -1))])
+    return Trajectory(steps.gap, steps.loss.min((-2, -1)), steps.loss.max((-2, -1)), errors)

@@ -7,20 +7,21 @@ from typing import Any, Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from tremble.choosers import draw_choice, greedy
 from tremble.core import Clock, Scalar
-from tremble.theory.episodes import Episode
+from tremble.theory.episodes import Episode, Index
+from tremble.theory.mdp import QValues
 
 
 class Counts(eqx.Module):
     """Beliefs: an empirical model."""
 
-    visits: Float[Array, "states actions"]
+    visits: QValues
     moves: Float[Array, "states actions states"]
     """Counts of transitions; steps that ended the episode are in ``visits`` only."""
-    rewards: Float[Array, "states actions"]
+    rewards: QValues
     """Their sums."""
 
 
@@ -49,7 +50,7 @@ class Planner(eqx.Module):
         pairs = jnp.zeros((n_states, n_actions))
         return Counts(pairs, jnp.zeros((n_states, n_actions, n_states)), pairs)
 
-    def begin(self, belief: Counts, key: PRNGKeyArray, clock: Clock) -> Float[Array, "states actions"]:
+    def begin(self, belief: Counts, key: PRNGKeyArray, clock: Clock) -> QValues:
         """Q of the perturbed model."""
         n = belief.visits + 1.0
         if self.kind == "rlsvi":
@@ -64,14 +65,7 @@ class Planner(eqx.Module):
 
         return jax.lax.fori_loop(0, self.sweeps, sweep, jnp.zeros_like(n))
 
-    def act(
-        self,
-        belief: Counts,
-        plan: Float[Array, "states actions"],
-        state: Int[Array, ""],
-        key: PRNGKeyArray,
-        clock: Clock,
-    ) -> Int[Array, ""]:
+    def act(self, belief: Counts, plan: QValues, state: Index, key: PRNGKeyArray, clock: Clock) -> Index:
         """Greedy, ties at random."""
         return greedy(plan[state], None, draw_choice(key, plan.shape[-1]))
 

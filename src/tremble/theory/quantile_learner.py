@@ -7,13 +7,13 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from tremble.choosers import Chooser, draw_choice
 from tremble.core import Clock, Scalar
 from tremble.criteria import Criterion, Mean
 from tremble.dist import ReturnDist
-from tremble.theory.episodes import Episode
+from tremble.theory.episodes import Episode, Index
 
 
 class Table(eqx.Module):
@@ -53,7 +53,7 @@ class QuantileLearner(eqx.Module):
         """The draw for the whole episode."""
         return self.criterion.draw(key) if self.resample_noise_every else ()
 
-    def act(self, belief: Table, plan: Any, state: Int[Array, ""], key: PRNGKeyArray, clock: Clock) -> Int[Array, ""]:
+    def act(self, belief: Table, plan: Any, state: Index, key: PRNGKeyArray, clock: Clock) -> Index:
         """By the criterion's score, or at random as the chooser says."""
         draw_key, choice_key = jax.random.split(key)
         noise = plan if self.resample_noise_every else self.criterion.draw(draw_key)

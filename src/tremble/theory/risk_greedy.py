@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tremble.theory.lattice import Lattice, first_best
+from tremble.theory.lattice import CONVERGED, Lattice, first_best, followed
 
 
 @dataclass(frozen=True)
@@ -33,47 +33,43 @@ class FixedPoint:
     """1 for a fixed point; more for a cycle; 0 if neither was found."""
 
 
-def mean_greedy(lattice: Lattice, most: int = 1_000) -> Greedy:
+def mean_greedy(lattice: Lattice) -> Greedy:
     """The risk-neutral optimum, by value iteration."""
     law, rewards = lattice.law, lattice.unit * lattice.shifts
     reward = np.einsum("d,dsat->sa", rewards, law)
     onward = law.sum(0) * ~lattice.terminal
     value = np.zeros(len(lattice.terminal))
-    for _ in range(most):
+    for _ in range(1_000):
         value = (reward + onward @ value).max(-1)
     policy = first_best(reward + onward @ value)
     z = lattice.returns(policy)
-    return Greedy(policy, z, z[np.arange(len(policy)), policy])
+    return Greedy(policy, z, followed(z, policy))
 
 
 def acting_only(lattice: Lattice, eta: float) -> Greedy:
     """(i) Greedy for CVaR on the returns of the risk-neutral policy: the criterion applies to behaviour only."""
     z = mean_greedy(lattice).predicted
     policy = first_best(lattice.cvar(z, eta))
-    own = lattice.returns(policy)
-    return Greedy(policy, z, own[np.arange(len(policy)), policy])
+    return Greedy(policy, z, followed(lattice.returns(policy), policy))
 
 
-def fixed_point(
-    lattice: Lattice, eta: float, begin: np.ndarray | None = None, tolerance: float = 1e-12, most: int = 3_000
-) -> FixedPoint:
+def fixed_point(lattice: Lattice, eta: float, begin: np.ndarray | None = None, most: int = 3_000) -> FixedPoint:
     """(ii) Z <- R + Z(S', argmax_a CVaR Z(S', a)) until convergence or ``most`` iterations.
 
     The backup is no contraction under a risk measure, so it may also cycle.
     """
     z = np.tile(lattice.nothing(), (*lattice.law.shape[1:3], 1)) if begin is None else begin
-    rows = np.arange(len(lattice.terminal))
     policies: list[bytes] = []
     for number in range(1, most + 1):
         policy = first_best(lattice.cvar(z, eta))
         policies.append(policy.tobytes())
-        new = lattice.backup(z[rows, policy])
+        new = lattice.backup(followed(z, policy))
         moved = np.abs(new - z).sum(-1).max()
         z = new
-        if moved < tolerance:
-            return FixedPoint(Greedy(policy, z, z[rows, policy]), number, True, 1)
+        if moved < CONVERGED:
+            return FixedPoint(Greedy(policy, z, followed(z, policy)), number, True, 1)
     recent = policies[-200:]
     repeats = [p for p in range(1, 101) if all(a == b for a, b in zip(recent, recent[p:], strict=False))]
     policy = first_best(lattice.cvar(z, eta))
-    own = lattice.returns(policy)
-    return FixedPoint(Greedy(policy, z, own[rows, policy]), most, False, min(repeats, default=0))
+    found = Greedy(policy, z, followed(lattice.returns(policy), policy))
+    return FixedPoint(found, most, False, min(repeats, default=0))

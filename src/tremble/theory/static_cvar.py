@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tremble.theory.lattice import TIE, Lattice
+from tremble.theory.lattice import CONVERGED, Lattice, first_best
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,12 @@ class StaticCVaR:
     threshold: float
     """b, the eta-quantile of the optimal return."""
     policy: np.ndarray
-    """Action by state and by y: ``[states, n]``, y on ``values``."""
-    values: np.ndarray
+    """Action by state and by y: ``[states, n]``, y on the lattice's values."""
     returns: np.ndarray
     """Distribution of the optimal return on the lattice's values."""
 
 
-def shortfall(lattice: Lattice, iterations: int = 2_000, tolerance: float = 1e-12) -> tuple[np.ndarray, np.ndarray]:
+def shortfall(lattice: Lattice) -> tuple[np.ndarray, np.ndarray]:
     """V ``[states, n]`` and its policy, y running over the lattice's values.
 
     Above the lattice V has slope 1 (every return falls short), below it V is 0 (none does).
@@ -40,17 +39,13 @@ def shortfall(lattice: Lattice, iterations: int = 2_000, tolerance: float = 1e-1
     y = lattice.values
     ended = np.maximum(y, 0.0)
     value = np.tile(ended, (len(lattice.terminal), 1))
-    for _ in range(iterations):
+    for _ in range(2_000):
         wanted = _expected(lattice, np.where(lattice.terminal[:, None], ended, value))
         new = wanted.min(1)
-        if np.abs(new - value)[~lattice.terminal].max() < tolerance:
-            value = new
-            break
+        if np.abs(new - value)[~lattice.terminal].max() < CONVERGED:
+            return new, first_best(np.moveaxis(-wanted, 1, -1))
         value = new
-    else:
-        raise ValueError("the expected shortfall does not converge: can every state reach the end of the episode?")
-    best: np.ndarray = (wanted <= wanted.min(1, keepdims=True) + TIE).argmax(1)
-    return value, best
+    raise ValueError("the expected shortfall does not converge: can every state reach the end of the episode?")
 
 
 def _expected(lattice: Lattice, value: np.ndarray) -> np.ndarray:
@@ -64,7 +59,7 @@ def _expected(lattice: Lattice, value: np.ndarray) -> np.ndarray:
     return total
 
 
-def static_cvar(lattice: Lattice, eta: float, most: int = 5_000) -> StaticCVaR:
+def static_cvar(lattice: Lattice, eta: float) -> StaticCVaR:
     """The optimum over all policies, including those that depend on the history."""
     value, policy = shortfall(lattice)
     objective = lattice.values - value[lattice.start] / eta
@@ -72,7 +67,7 @@ def static_cvar(lattice: Lattice, eta: float, most: int = 5_000) -> StaticCVaR:
     # Forward: the joint law of state and y under the policy, until all of it has ended.
     mass = np.zeros((len(lattice.terminal), lattice.n))
     mass[lattice.start, best] = 1.0
-    for _ in range(most):
+    for _ in range(5_000):
         alive = mass * ~lattice.terminal[:, None]
         if alive.sum() < 1e-12:
             break
@@ -84,4 +79,4 @@ def static_cvar(lattice: Lattice, eta: float, most: int = 5_000) -> StaticCVaR:
     # At the end y = b - Z, so the law of Z is that of y reversed.
     returns = np.zeros(lattice.n)
     np.add.at(returns, np.clip(best - lattice.lowest - np.arange(lattice.n), 0, lattice.n - 1), mass.sum(0))
-    return StaticCVaR(float(objective[best]), float(lattice.values[best]), policy, lattice.values, returns)
+    return StaticCVaR(float(objective[best]), float(lattice.values[best]), policy, returns)

@@ -56,10 +56,8 @@ def why_randomise(out: Path) -> None:
         left.fill_between(grid, curve, color=figures.COLOURS[colour], alpha=0.15, linewidth=0)
     left.set(title="Two actions, one mean", xlabel="return", yticks=[])
     left.legend()
-    for axis, gap, title in (
-        (middle, 0.0, "Equal means: who takes the wide action?"),
-        (right, 0.3, "The narrow action is better by 0.3"),
-    ):
+    titles = {0.0: "Equal means: who takes the wide action?", 0.3: "The narrow action is better by 0.3"}
+    for axis, (gap, title) in zip((middle, right), titles.items(), strict=True):
         for label, criterion, colour in methods.values():
             epsilon = 0.01 if colour == "qrdqn" else 0.0
             share = [choice_probability(criterion, two_actions(gap), int(t), epsilon)[1] for t in times]
@@ -73,10 +71,13 @@ def why_randomise(out: Path) -> None:
 
 def how_pqr_scores(out: Path) -> None:
     """PQR's scores of three actions as the perturbation shrinks: within each action's range, then at the mean."""
-    means, stds = (0.0, 0.5, -4.0), (2.2, 0.8, 0.8)
-    atoms = np.stack([stats.norm.ppf(LEVELS, m, s) for m, s in zip(means, stds, strict=True)])
+    actions = (
+        ("wide", 0.0, 2.2, "#d1495b"),
+        ("best", 0.5, 0.8, "#2a6f97"),
+        ("inferior", -4.0, 0.8, "#9ca3af"),
+    )
+    atoms = np.stack([stats.norm.ppf(LEVELS, mean, std) for _, mean, std, _ in actions])
     dist = ReturnDist(jnp.asarray(atoms, jnp.float32))
-    colours, names = ("#d1495b", "#2a6f97", "#9ca3af"), ("wide", "best", "inferior")
     figure, axes = figures.new(1, 4, 14, 3.6, sharey=True)
     grid = np.linspace(-8, 8, 700)
     clock = Clock(0, 0, 0, 0)
@@ -85,21 +86,13 @@ def how_pqr_scores(out: Path) -> None:
         sized = Perturbed(delta, schedule=Schedule("const"))
         scores = np.asarray(jax.vmap(lambda k, c=sized: c.score(dist, c.draw(k), clock))(keys))
         share = np.bincount(scores.argmax(1), minlength=3) / DRAWS
-        for action, colour in enumerate(colours):
-            axis.plot(grid, stats.norm.pdf(grid, means[action], stds[action]), color=colour, linewidth=1, alpha=0.5)
-            bins = np.linspace(-8, 8, 161)
-            height, edges = np.histogram(scores[:, action], bins)
+        for place, (name, mean, std, colour) in enumerate(actions):
+            axis.plot(grid, stats.norm.pdf(grid, mean, std), color=colour, linewidth=1, alpha=0.5)
+            height, edges = np.histogram(scores[:, place], bins=np.linspace(-8, 8, 161))
             height = 0.5 * height / height.max()
             axis.fill_between(edges[:-1], height, step="post", color=colour, alpha=0.35, linewidth=0)
-            axis.text(
-                0.99,
-                0.94 - 0.08 * action,
-                f"{names[action]}: {share[action]:.0%}",
-                color=colour,
-                transform=axis.transAxes,
-                fontweight="bold",
-                ha="right",
-            )
+            words = {"color": colour, "transform": axis.transAxes, "fontweight": "bold", "ha": "right"}
+            axis.text(0.99, 0.94 - 0.08 * place, f"{name}: {share[place]:.0%}", **words)
         axis.set(title=f"Δ = {delta:g}", xlabel="return (lines), score (filled)", yticks=[])
     figures.save(figure, out / "how_pqr_scores")
 

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 
 from tremble.report import figures, tables
 from tremble.report.statistics import difference_interval, mean_interval, verdict
 from tremble.studies.kit import Options, Results, Study
-from tremble.studies.nchain.result import load_result
-from tremble.studies.nchain.settings import AGENTS, MAIN_PAIR, PAPER_COUNTS, main_cells
-
-CLAIMS = (
-    ("pqr", "qrdqn"),
-    ("pqr", "dltv"),
-    ("p_dltv", "qrdqn"),
-    ("p_dltv", "dltv"),
-    ("qrdqn", "dltv"),
-    ("pqr", "p_dltv"),
-)
-"""Ordered pairs whose difference the paper's numbers imply."""
-
-
-def published(agent: str) -> int:
-    """The paper's count at the pair (5, 13)."""
-    return PAPER_COUNTS[agent][MAIN_PAIR]
+from tremble.studies.nchain.result import COLUMNS, count_by_seed, count_interval, load_result
+from tremble.studies.nchain.settings import AGENTS, CLAIMS, MAIN_PAIR, main_cells, published
 
 
 def minus(first: str, second: str) -> str:
@@ -31,33 +18,25 @@ def minus(first: str, second: str) -> str:
     return f"{figures.NAMES[first]} − {figures.NAMES[second]}"
 
 
-def verdict_rows(counts: dict[str, dict[int, int]]) -> list[list[str]]:
-    """A row per claim: the paper's difference, ours with its interval, and the verdict."""
+def verdict_table(counts: Mapping[str, Mapping[int, float]], pairs: Sequence[tuple[int, int]]) -> str:
+    """A row per claim: the paper's difference, averaged over pairs of means, ours with its interval, and the verdict."""
     rows = []
     for first, second in CLAIMS:
-        theirs = published(first) - published(second)
+        theirs = float(np.mean([published(first, pair) - published(second, pair) for pair in pairs]))
         ours = difference_interval(counts[first], counts[second])
-        rows.append([minus(first, second), f"{theirs:+,}", ours.text(), f"**{verdict(ours, theirs)}**"])
-    return rows
+        rows.append([minus(first, second), f"{theirs:+,.0f}", ours.text(), f"**{verdict(ours, theirs)}**"])
+    return tables.markdown(["difference", "paper", "ours [95 %]", "verdict"], rows)
 
 
 def count_table(results: Results) -> str:
     """Counts of the paper and of our runs, by both definitions of an optimal action."""
     rows = []
     for agent in AGENTS:
-        outcomes = results[agent]
-        counts = [o.count for o in outcomes]
-        lefts = [o.left_count for o in outcomes]
-        rows.append(
-            [
-                figures.NAMES[agent],
-                f"{published(agent):,}",
-                mean_interval(counts, between=(0, outcomes[0].steps[-1])).text(),
-                mean_interval(lefts, between=(0, outcomes[0].steps[-1])).text(),
-                f"{min(counts):,} … {max(counts):,}",
-                len(counts),
-            ]
-        )
+        runs = results[agent]
+        steps, counts = runs[0].steps[-1], [run.count for run in runs]
+        lefts = mean_interval([run.left_count for run in runs], between=(0, steps))
+        cells = [f"{published(agent):,}", count_interval(runs, steps).text(), lefts.text()]
+        rows.append([figures.NAMES[agent], *cells, f"{min(counts):,} … {max(counts):,}", len(runs)])
     header = ["agent", "paper (4 seeds)", "optimal actions [95 %]", "`left` alone [95 %]", "single seeds", "seeds"]
     return tables.markdown(header, rows)
 
@@ -75,9 +54,9 @@ def draw(results: Results, options: Options) -> None:
         counts = curves[:, -1]
         spread = np.linspace(-0.16, 0.16, len(counts)) if len(counts) > 1 else np.zeros(1)
         final.scatter(place + spread, np.sort(counts), s=16, color=colour, alpha=0.75, linewidths=0)
-        ours = mean_interval(counts, between=(0, steps[-1]))
-        bar = [[error] for error in ours.errors]
         if len(counts) > 1:
+            ours = count_interval(outcomes, steps[-1])
+            bar = [[error] for error in ours.errors]
             final.errorbar(place + 0.28, ours.estimate, bar, color=colour, fmt="o", capsize=4, markersize=6)
         final.plot([place - 0.35, place + 0.35], [published(agent)] * 2, color="#111111", linewidth=1.6)
     end = results[AGENTS[0]][0].steps[-1]
@@ -93,20 +72,12 @@ def draw(results: Results, options: Options) -> None:
 
 def write_data(results: Results, options: Options) -> None:
     """Per-seed data."""
-    tables.write_csv(
-        options.out / "counts.csv",
-        ["agent", "seed", "optimal_count", "left_count", "w2_left"],
-        [[a, o.seed, o.count, o.left_count, f"{o.w2_left:.5f}"] for a in results for o in results[a]],
-    )
+    runs = [(agent, run) for agent in results for run in results[agent]]
+    tables.write_csv(options.out / "counts.csv", ["agent", *COLUMNS], [[agent, *run.row()] for agent, run in runs])
     tables.write_csv(
         options.out / "curves.csv",
         ["agent", "seed", "step", "optimal_count", "left_count"],
-        [
-            [a, o.seed, *row]
-            for a in results
-            for o in results[a]
-            for row in zip(o.steps, o.optimal, o.left, strict=True)
-        ],
+        [[agent, run.seed, *row] for agent, run in runs for row in zip(run.steps, run.optimal, run.left, strict=True)],
     )
 
 
@@ -120,8 +91,7 @@ def analyse(
     """Figures, data and report."""
     write_data(results, options)
     draw(results, options)
-    counts = {agent: {o.seed: o.count for o in results[agent]} for agent in AGENTS}
-    header = ["difference", "paper", "ours [95 %]", "verdict"]
+    counts = {agent: count_by_seed(results[agent]) for agent in AGENTS}
     return f"""# Total count of optimal actions on N-Chain
 
 {options.steps:,} steps, seeds 0 to {options.seeds - 1}, {settings}, right end (5, 13).
@@ -135,7 +105,7 @@ appendix table (4 seeds); its figure has 10 seeds and no numbers.
 
 ## Verdicts
 
-{tables.markdown(header, verdict_rows(counts))}
+{verdict_table(counts, [MAIN_PAIR])}
 *Reproduced*: the same sign as the paper, and our interval of the difference excludes 0. *Not reproduced*: it contains 0
 or has the other sign. *Inconclusive*: it contains 0, and its half-width exceeds the paper's difference. Differences are
 taken seed by seed (runs of one seed share initial parameters, random start steps and reward noise); intervals are

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 
 import numpy as np
 
@@ -32,9 +33,8 @@ def summary(results: Results) -> str:
     """Share of optimal actions of each agent, and the distance of its predicted return to the truth."""
     lines = []
     for agent in AGENTS:
-        outcomes = results[agent]
-        share = np.mean([o.count / o.steps[-1] for o in outcomes])
-        w2 = np.median([o.w2_left for o in outcomes])
+        share = np.mean([run.count / run.steps[-1] for run in results[agent]])
+        w2 = np.median([run.w2_left for run in results[agent]])
         lines.append(
             f"- **{figures.NAMES[agent]}** took the optimal action in {share:.0%} of its steps; its return of going left "
             f"is {w2:.2f} from the truth (W2, median)."
@@ -42,17 +42,8 @@ def summary(results: Results) -> str:
     return "\n".join(lines)
 
 
-def analyse(results: Results, options: Options) -> str:
+def report(results: Results, options: Options, settings: str, remark: str, about_seeds: str) -> str:
     """Counts and returns as in the full studies, and the illustrations."""
-    return _report(results, options, SETTINGS, REMARK, "")
-
-
-def analyse_full(results: Results, options: Options) -> str:
-    """The same with the paper's settings."""
-    return _report(results, options, "the paper's settings", FULL_REMARK, nchain_counts.BIMODAL)
-
-
-def _report(results: Results, options: Options, settings: str, remark: str, about_seeds: str) -> str:
     illustrate.illustrate(options.out)
     counts = nchain_counts.analyse(results, options, settings, about_seeds)
     returns = nchain_returns.analyse(results, options)
@@ -89,9 +80,14 @@ STUDY = Study(
     "demo",
     "four agents on N-Chain in about three minutes",
     cells,
-    analyse,
+    partial(report, settings=SETTINGS, remark=REMARK, about_seeds=""),
     seeds=5,
     quick_seeds=1,
     load=load_result,
 )
-FULL = dataclasses.replace(STUDY, cells=main_cells, analyse=analyse_full, seeds=10)
+FULL = dataclasses.replace(
+    STUDY,
+    cells=main_cells,
+    analyse=partial(report, settings="the paper's settings", remark=FULL_REMARK, about_seeds=nchain_counts.BIMODAL),
+    seeds=10,
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from tremble.report import figures, tables
 from tremble.report.statistics import NOT_NEGATIVE, Interval, difference_interval, mean_interval
 from tremble.settings import describe
 from tremble.studies.kit import Cell, Options, Results, Study, seconds_of, seed_count, stored
-from tremble.studies.nchain.result import NChainResult, load_result
+from tremble.studies.nchain.result import COLUMNS, NChainResult, count_by_seed, count_interval, load_result
 
 RATES = (5e-5, 2e-4, 1e-3)
 """Candidate learning rates; the first is the paper's."""
@@ -65,9 +66,9 @@ def searched(options: Options) -> dict[str, dict[float, list[NChainResult]]]:
     seeds = range(FIRST_SEARCH_SEED, FIRST_SEARCH_SEED + SEARCH_SEEDS)
     found: dict[str, dict[float, list[NChainResult]]] = {name: {} for name in agents(options)}
     for cell in search_cells(options):
-        specs = {seed: cell.spec(seed, options.steps) for seed in seeds}
-        places = {seed: stored(options.store, spec) for seed, spec in specs.items()}
-        runs = [load_result(path, seed, specs[seed]) for seed, path in places.items() if path.exists()]
+        specs = [cell.spec(seed, options.steps) for seed in seeds]
+        places = [(stored(options.store, spec), spec) for spec in specs]
+        runs = [load_result(path, spec.seed, spec) for path, spec in places if path.exists()]
         if runs:
             found[cell.agent][cell.agent_options["learning_rate"]] = runs
     return found
@@ -112,55 +113,46 @@ def colour(name: str) -> str:
     return figures.COLOURS.get(name, figures.COLOURS["pqr"] if name.startswith("pqr") else figures.COLOURS["qrdqn"])
 
 
-def draw(results: Results, differences: dict[str, Interval], alike: dict[str, Interval], options: Options) -> None:
+def draw(results: Results, own_rates: dict[str, Interval], one_rate: list[Interval], options: Options) -> None:
     """Counts of every agent and seed, sorted by mean; and the differences due to PQR's criterion.
 
     Differences at one rate are coloured by sign; those with each agent at its own rate are grey, above them.
     """
     ranked = sorted(results, key=lambda name: np.mean([run.count for run in results[name]]))
     figure, (left, right) = figures.new(1, 2, 11.5, 0.29 * len(ranked) + 1.6, width_ratios=[3, 2])
+
+    def bar(axis: Any, interval: Interval, row: float, shade: str) -> None:
+        error = [[length] for length in interval.errors]
+        axis.errorbar(interval.estimate, row, xerr=error, fmt="o", capsize=3, markersize=5, color=shade)
+
     for row, name in enumerate(ranked):
         counts = [run.count for run in results[name]]
-        ours = mean_interval(counts, between=(0, options.steps))
-        bar = [[error] for error in ours.errors]
         left.scatter(counts, [row] * len(counts), s=12, color=colour(name), alpha=0.35, linewidths=0)
         if len(counts) > 1:
-            left.errorbar(ours.estimate, row, xerr=bar, color=colour(name), fmt="o", capsize=3, markersize=5)
+            bar(left, count_interval(results[name], options.steps), row, colour(name))
     left.set_yticks(range(len(ranked)), ranked)
     left.set(title="Optimal actions: seeds, mean, 95 %", xlim=(0, options.steps))
-    figures.thousands(left.xaxis)
-    for row, (own, at_one) in enumerate(reversed(list(zip(differences.values(), alike.values(), strict=True)))):
-        for interval, place, shade in ((own, row + 0.14, "#b6bcc6"), (at_one, row - 0.14, SHADES[at_one.sign])):
-            bar = [[error] for error in interval.errors]
-            right.errorbar(interval.estimate, place, xerr=bar, fmt="o", capsize=3, markersize=5, color=shade)
+    for row, (own, at_one) in enumerate(reversed(list(zip(own_rates.values(), one_rate, strict=True)))):
+        bar(right, own, row + 0.14, "#b6bcc6")
+        bar(right, at_one, row - 0.14, SHADES[at_one.sign])
     right.axvline(0, color="#111111", linewidth=0.8)
-    right.set_yticks(range(len(differences)), list(reversed(differences)))
-    right.set(
-        title="What the randomised criterion adds:\nboth at one rate (pale: each at its own)",
-        ylim=(-0.6, len(differences) - 0.4),
-    )
-    figures.thousands(right.xaxis)
+    right.set_yticks(range(len(own_rates)), list(reversed(own_rates)))
+    title = "What the randomised criterion adds:\nboth at one rate (pale: each at its own)"
+    right.set(title=title, ylim=(-0.6, len(own_rates) - 0.4))
+    for axis in (left, right):
+        figures.thousands(axis.xaxis)
     figures.save(figure, options.out / "family")
 
 
 def write_data(results: Results, options: Options) -> None:
     """Counts of every run, of the study and of the search."""
-    made = {cell.label: (cell.agent, cell.agent_options["learning_rate"]) for cell in cells(options)}
-    tables.write_csv(
-        options.out / "family.csv",
-        ["agent", "learning_rate", "seed", "optimal_count", "left_count", "w2_left"],
-        [
-            [
-                *made[name],
-                run.seed,
-                run.count,
-                run.left_count,
-                f"{run.w2_left:.5f}" if is_distributional(made[name][0]) else "",
-            ]
-            for name in results
-            for run in results[name]
-        ],
-    )
+    rows = []
+    for cell in cells(options):
+        for run in results[cell.label]:
+            *numbers, w2 = run.row()
+            shown = w2 if is_distributional(cell.agent) else ""
+            rows.append([cell.agent, cell.agent_options["learning_rate"], *numbers, shown])
+    tables.write_csv(options.out / "family.csv", ["agent", "learning_rate", *COLUMNS], rows)
     tables.write_csv(
         options.out / "search.csv",
         ["agent", "learning_rate", "seed", "optimal_count"],
@@ -188,40 +180,37 @@ def analyse(results: Results, options: Options) -> str:
     rates, taken = chosen(options), seconds(options)
     write_data(results, options)
     tables.write_csv(options.out / "seconds.csv", ["agent", "seconds"], [[k, f"{v:.1f}"] for k, v in taken.items()])
-    counts = {name: {run.seed: run.count for run in results[name]} for name in results}
+    counts = {name: count_by_seed(runs) for name, runs in results.items()}
     partners = one_rate(options)
-    results = {name: results[name] for name in agents(options)}
     differences = {f"{a} − {b}": difference_interval(counts[a], counts[b]) for a, b in partners}
-    alike = {f"{a} − {b}": difference_interval(counts[a], counts[b]) for (a, _), b in partners.items()}
+    alike = [difference_interval(counts[a], counts[b]) for (a, _), b in partners.items()]
+    results = {name: results[name] for name in agents(options)}
     draw(results, differences, alike, options)
     rows = []
     for name in sorted(results, key=lambda n: -np.mean(list(counts[n].values()))):
-        values = list(counts[name].values())
-        w2 = [run.w2_left for run in results[name]]
+        values, w2 = counts[name].values(), mean_interval([run.w2_left for run in results[name]], between=NOT_NEGATIVE)
         rows.append(
             [
                 f"`{name}`",
                 f"{rates[name]:g}",
-                mean_interval(values, between=(0, options.steps)).text(),
+                count_interval(results[name], options.steps).text(),
                 f"{min(values):,} … {max(values):,}",
-                mean_interval(w2, between=NOT_NEGATIVE).text(2) if is_distributional(name) else "",
+                w2.text(2) if is_distributional(name) else "",
                 f"{taken[name]:.0f}" if name in taken else "",
             ]
         )
     verdicts = [
-        [own, ours.text(), EFFECTS[ours.sign], f"{rates[pair[0]]:g}", at_one.text(), EFFECTS[at_one.sign]]
-        for pair, (own, ours), at_one in zip(partners, differences.items(), alike.values(), strict=True)
+        [own, ours.text(), EFFECTS[ours.sign], f"{rates[agent]:g}", at_one.text(), EFFECTS[at_one.sign]]
+        for (agent, _), (own, ours), at_one in zip(partners, differences.items(), alike, strict=True)
     ]
-    helps, hurts = (
-        [sum(interval.sign == sign for interval in found.values()) for found in (differences, alike)]
-        for sign in (1, -1)
-    )
-    by_rate = {rate: sum(value == rate for value in rates.values()) for rate in RATES}
+    signs = [[interval.sign for interval in found] for found in (differences.values(), alike)]
+    helps, hurts = ([found.count(sign) for found in signs] for sign in (1, -1))
+    by_rate = Counter(rates.values())
     searched_seeds = sorted({len(runs) for found in searched(options).values() for runs in found.values()})
     return f"""# The whole family on N-Chain
 
 Every preset with the paper's N-Chain column, {options.steps:,} steps, {seed_count(results)} seeds from 0. The learning rate of each agent is the one of {", ".join(f"{r:g}" for r in RATES)} with most
-optimal actions on {"–".join(map(str, searched_seeds)) or "no"} other seeds (from {FIRST_SEARCH_SEED:,}); it was chosen {", ".join(f"{n} times {r:g}" for r, n in by_rate.items())}. Sizes: 32 quantiles, 51 categories on
+optimal actions on {"–".join(map(str, searched_seeds)) or "no"} other seeds (from {FIRST_SEARCH_SEED:,}); it was chosen {", ".join(f"{by_rate[r]} times {r:g}" for r in RATES)}. Sizes: 32 quantiles, 51 categories on
 [−4, 16], which covers the returns, 8 sampled levels (16 to choose), 16 fractions, 16 particles. Agents with prioritised or n-step replay run on the host loop, all others inside XLA.
 
 ![family](family.png)

@@ -4,18 +4,45 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from tremble.report import figures, tables
-from tremble.report.statistics import Interval, difference_interval, mean_interval, verdict
-from tremble.studies.kit import Options, Results, Study, seed_count
-from tremble.studies.nchain.counts import CLAIMS, minus, published
-from tremble.studies.nchain.result import load_result
-from tremble.studies.nchain.settings import AGENTS, CONTROLS, READINGS, readings_cells
+from tremble.report.statistics import Interval, Verdict, difference_interval, verdict
+from tremble.studies.kit import Cell, Options, Results, Study, seed_count
+from tremble.studies.nchain.counts import minus
+from tremble.studies.nchain.result import count_by_seed, count_interval, load_result
+from tremble.studies.nchain.settings import AGENTS, CLAIMS, published
 from tremble.training.spec import RunSpec
 
-MARKED = {"reproduced": "**{}**", "not reproduced": "{}", "inconclusive": "({})"}
+READINGS: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[str, ...]]] = {
+    "default": ({}, {}, AGENTS),
+    "reward on entering": ({}, {"reward_on": "enter"}, AGENTS),
+    "width 128": ({"widths": [128, 128]}, {}, AGENTS),
+    "Adam epsilon 1e-8": ({"adam_epsilon": 1e-8}, {}, AGENTS),
+    "LeCun initialisation": ({"initialisation": "lecun_normal"}, {}, AGENTS),
+    "thermometer encoding": ({}, {"encoding": "thermometer"}, AGENTS),
+    "t counts updates": ({"t_unit": "updates"}, {}, AGENTS[1:]),
+    "behaviour only": ({"criterion_for": "behaviour"}, {}, AGENTS[1:]),
+    "target only": ({"criterion_for": "target"}, {}, AGENTS[1:]),
+    "held for an episode": ({"resample_noise_every": "episode"}, {}, AGENTS[2:]),
+}
+"""Alternative readings of the paper, one factor at a time: agent options, environment options, affected agents."""
+
+CONTROLS: dict[str, dict[str, Any]] = {
+    "greedy (no exploration)": {"epsilon_start": 0.0, "epsilon_end": 0.0},
+    "epsilon to 0.05": {"epsilon_end": 0.05},
+    "epsilon over 10k steps": {"epsilon_decay_steps": 10_000.0},
+}
+"""QR-DQN with other amounts of exploration; all are reported."""
+
+MARKED: dict[Verdict, tuple[str, str]] = {
+    "reproduced": ("**{}**", "#2a6f97"),
+    "not reproduced": ("{}", "#d1495b"),
+    "inconclusive": ("({})", "#9ca3af"),
+}
+"""Form of a number in a table, and colour in the figure."""
 AS_DEFAULT = "as default"
 DATA = "readings.csv"
 
@@ -50,89 +77,108 @@ def recall(directory: Path) -> dict[tuple[str, int], ReadingResult]:
     }
 
 
-def counts(results: Results, reading: str, agent: str) -> dict[int, int]:
-    """Final count by seed under a reading; the default runs for an agent that it does not affect."""
-    label = f"{reading} | {agent}"
-    return {o.seed: o.count for o in results[label if label in results else f"default | {agent}"]}
+Differences = dict[str, dict[tuple[str, str], tuple[Interval, Verdict]]]
+"""By reading and claim: our difference of two agents, and the verdict on the paper's."""
 
 
-def compare(results: Results, reading: str, first: str, second: str) -> tuple[Interval, str]:
-    """Difference of two agents under a reading, and the verdict on the paper's difference."""
-    ours = difference_interval(counts(results, reading, first), counts(results, reading, second))
-    return ours, verdict(ours, published(first) - published(second))
+def cells(options: Options) -> list[Cell]:
+    """All readings, then the controls."""
+    found = [
+        Cell(f"{reading} | {agent}", agent, agent_options, env_options)
+        for reading, (agent_options, env_options, agents) in READINGS.items()
+        for agent in agents
+    ]
+    return found + [Cell(f"control: {name} | qrdqn", "qrdqn", change) for name, change in CONTROLS.items()]
 
 
-def matters(reading: str, *agents: str) -> bool:
-    """Whether a reading affects one of the agents."""
-    return any(agent in READINGS[reading][2] for agent in agents)
+def runs_of(results: Results, reading: str, agent: str) -> list[ReadingResult]:
+    """Runs under a reading; the default ones for an agent that it does not affect."""
+    return results.get(f"{reading} | {agent}", results[f"default | {agent}"])
 
 
-def draw(results: Results, options: Options) -> None:
+def compare(results: Results) -> Differences:
+    """Every claim under every reading that affects one of its agents."""
+    found: Differences = {reading: {} for reading in READINGS}
+    for reading, (_, _, affected) in READINGS.items():
+        for first, second in CLAIMS:
+            if first in affected or second in affected:
+                one, other = (count_by_seed(runs_of(results, reading, agent)) for agent in (first, second))
+                ours = difference_interval(one, other)
+                found[reading][first, second] = ours, verdict(ours, published(first) - published(second))
+    return found
+
+
+def draw(differences: Differences, options: Options) -> None:
     """For every claim, the difference and its interval under each reading, the paper's value as a line."""
-    readings = list(READINGS)
     figure, axes = figures.new(1, len(CLAIMS), 15, 4.2, sharey=True)
     for axis, (first, second) in zip(axes, CLAIMS, strict=True):
-        theirs = published(first) - published(second)
         axis.axvline(0, color="#111111", linewidth=1)
-        axis.axvline(theirs, color="#111111", linewidth=1, linestyle=":")
-        for row, reading in enumerate(readings):
-            if not matters(reading, first, second):
+        axis.axvline(published(first) - published(second), color="#111111", linewidth=1, linestyle=":")
+        for row, claims in enumerate(differences.values()):
+            if (first, second) not in claims:
                 continue
-            ours, said = compare(results, reading, first, second)
-            colour = {"reproduced": "#2a6f97", "not reproduced": "#d1495b", "inconclusive": "#9ca3af"}[said]
+            ours, said = claims[first, second]
+            _, colour = MARKED[said]
             if np.isfinite(ours.half_width):
                 axis.plot([ours.low, ours.high], [row, row], color=colour, linewidth=2.2)
             axis.plot(ours.estimate, row, "o", color=colour, markersize=6)
         axis.set(title=minus(first, second), xlim=(-16_000, 16_000))
-        axis.set_yticks(range(len(readings)), readings)
-        axis.invert_yaxis() if axis is axes[0] else None
+        axis.set_yticks(range(len(differences)), differences)
         figures.thousands(axis.xaxis)
+    axes[0].invert_yaxis()
     figures.save(figure, options.out / "readings")
 
 
 def count_table(results: Results, steps: int) -> str:
     """Mean count of every agent under every reading."""
     rows = [
-        [reading, *[_mean(counts(results, reading, a), steps) if matters(reading, a) else AS_DEFAULT for a in AGENTS]]
-        for reading in READINGS
+        [
+            reading,
+            *[
+                count_interval(runs_of(results, reading, a), steps).text() if a in affected else AS_DEFAULT
+                for a in AGENTS
+            ],
+        ]
+        for reading, (_, _, affected) in READINGS.items()
     ]
     return tables.markdown(["reading", *[figures.NAMES[a] for a in AGENTS]], rows)
 
 
-def verdict_table(results: Results) -> str:
+def verdict_table(differences: Differences) -> str:
     """For every claim, how many readings reproduce it."""
     rows = []
     for first, second in CLAIMS:
-        said = {r: compare(results, r, first, second)[1] for r in READINGS if matters(r, first, second)}
-        tally = [sum(v == kind for v in said.values()) for kind in MARKED]
-        rows.append([minus(first, second), f"{published(first) - published(second):+,}", *tally, said["default"]])
+        said = [claims[first, second][1] for claims in differences.values() if (first, second) in claims]
+        tally, theirs = [said.count(kind) for kind in MARKED], published(first) - published(second)
+        rows.append([minus(first, second), f"{theirs:+,}", *tally, differences["default"][first, second][1]])
     return tables.markdown(["difference", "paper", *MARKED, "default reading"], rows)
 
 
-def difference_table(results: Results) -> str:
+def difference_table(differences: Differences) -> str:
     """Every claim under every reading."""
     rows = []
-    for reading in READINGS:
-        row = [reading]
-        for first, second in CLAIMS:
-            ours, said = compare(results, reading, first, second)
-            row.append(MARKED[said].format(ours.text()) if matters(reading, first, second) else AS_DEFAULT)
-        rows.append(row)
+    for reading, claims in differences.items():
+        shown = {claim: MARKED[said][0].format(ours.text()) for claim, (ours, said) in claims.items()}
+        rows.append([reading, *[shown.get(claim, AS_DEFAULT) for claim in CLAIMS]])
     return tables.markdown(["reading", *[minus(*claim) for claim in CLAIMS]], rows)
 
 
 def control_table(results: Results, steps: int) -> str:
     """QR-DQN with other amounts of exploration, and PQR's difference from each."""
-    pqr = counts(results, "default", "pqr")
-    controls = {"the paper's: to 0.01 over 2.5k": counts(results, "default", "qrdqn")}
-    controls |= {name: {o.seed: o.count for o in results[f"control: {name} | qrdqn"]} for name in CONTROLS}
-    rows = [[name, _mean(values, steps), difference_interval(pqr, values).text()] for name, values in controls.items()]
+    pqr = count_by_seed(results["default | pqr"])
+    controls = {"the paper's: to 0.01 over 2.5k": results["default | qrdqn"]}
+    controls |= {name: results[f"control: {name} | qrdqn"] for name in CONTROLS}
+    rows = [
+        [name, count_interval(runs, steps).text(), difference_interval(pqr, count_by_seed(runs)).text()]
+        for name, runs in controls.items()
+    ]
     return tables.markdown(["epsilon", "QR-DQN's count", "PQR (default) − this"], rows)
 
 
 def analyse(results: Results, options: Options) -> str:
     """Figure, tables and report."""
-    draw(results, options)
+    differences = compare(results)
+    draw(differences, options)
     tables.write_csv(
         options.out / DATA,
         ["cell", "seed", "run", "optimal_count", "left_count", "w2_left"],
@@ -152,10 +198,10 @@ difference. Blue: reproduced. Red: not reproduced. Grey: inconclusive.
 {count_table(results, options.steps)}
 ## Verdicts over all readings
 
-{verdict_table(results)}
+{verdict_table(differences)}
 ## Differences
 
-{difference_table(results)}
+{difference_table(differences)}
 Bold: reproduced. Plain: not reproduced. In brackets: inconclusive.
 
 ## Controls: QR-DQN with other amounts of epsilon-greedy exploration
@@ -165,14 +211,10 @@ Raw data: `{DATA}`; `tremble study nchain-readings --reuse-results` of this dire
 """
 
 
-def _mean(by_seed: dict[int, int], steps: int) -> str:
-    return mean_interval([*by_seed.values()], between=(0, steps)).text()
-
-
 STUDY = Study(
     "nchain-readings",
     "which orderings hold under other readings of what the paper leaves open",
-    readings_cells,
+    cells,
     analyse,
     seeds=30,
     load=load,

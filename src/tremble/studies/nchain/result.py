@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from tremble.report.statistics import Interval, mean_interval
 from tremble.training import checkpoint
 from tremble.training.spec import RunSpec
+from tremble.worlds.gaussian_mixture import GaussianMixture
 from tremble.worlds.nchain import LEFT, NChain
+
+COLUMNS = ["seed", "optimal_count", "left_count", "w2_left"]
+"""Columns of raw data, made by `NChainResult.row`."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +49,14 @@ class NChainResult:
         """Actions `left` over the whole run."""
         return int(self.left[-1])
 
+    def row(self) -> list[Any]:
+        """The cells of `COLUMNS`."""
+        return [self.seed, self.count, self.left_count, f"{self.w2_left:.5f}"]
+
+    def truth(self, action: int) -> GaussianMixture:
+        """The return of walking straight on in the direction of a first action."""
+        return self.env.committed_return(self.env.start, action, self.gamma)
+
 
 def load_result(path: Path, seed: int, spec: RunSpec) -> NChainResult:
     """Read a stored run."""
@@ -63,3 +78,13 @@ def load_result(path: Path, seed: int, spec: RunSpec) -> NChainResult:
         env,
         gamma,
     )
+
+
+def count_by_seed(runs: Iterable[Any]) -> dict[int, int]:
+    """Optimal actions of each run."""
+    return {run.seed: run.count for run in runs}
+
+
+def count_interval(runs: Iterable[Any], steps: int) -> Interval:
+    """Their mean over runs of so many steps."""
+    return mean_interval([run.count for run in runs], between=(0, steps))

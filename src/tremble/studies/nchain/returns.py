@@ -7,16 +7,11 @@ import numpy as np
 from tremble.report import figures, tables
 from tremble.report.statistics import NOT_NEGATIVE, density, mean_interval
 from tremble.studies.kit import Options, Results, Study
-from tremble.studies.nchain.result import NChainResult, load_result
+from tremble.studies.nchain.result import load_result
 from tremble.studies.nchain.settings import AGENTS, main_cells
 from tremble.worlds.nchain import LEFT, RIGHT
 
 ACTIONS = ((LEFT, "left"), (RIGHT, "right"))
-
-
-def record_at(outcome: NChainResult, step: int) -> int:
-    """The record nearest to a step."""
-    return int(np.argmin(np.abs(outcome.steps - step)))
 
 
 def draw(results: Results, options: Options, seed: int) -> None:
@@ -27,29 +22,25 @@ def draw(results: Results, options: Options, seed: int) -> None:
     grid = np.linspace(2.5, 12.0, 700)
     for row, agent in enumerate(AGENTS):
         outcome = results[agent][seed]
+        scored = () if agent == "qrdqn" else ACTIONS
         for column, time in enumerate(times):
-            axis, at = axes[row][column], record_at(outcome, time)
-            scores = outcome.scores[at]
-            top = 0.0
+            axis, at = axes[row][column], int(np.argmin(np.abs(outcome.steps - time)))  # the nearest record
+            scores, top = outcome.scores[at], 0.0
             for action, name in ACTIONS:
                 colour = figures.COLOURS[name]
                 # Densities are drawn on a root scale: the truth of the left end is twenty times as high as the rest.
-                truth = np.sqrt(outcome.env.committed_return(outcome.env.start, action, outcome.gamma).pdf(grid))
+                truth = np.sqrt(outcome.truth(action).pdf(grid))
                 curve = np.sqrt(density(outcome.atoms[at, action], grid, 0.05))
                 axis.plot(grid, truth, "--", color=colour, linewidth=1.0, alpha=0.8)
                 axis.fill_between(grid, curve, color=colour, alpha=0.18, linewidth=0)
                 axis.plot(grid, curve, color=colour, linewidth=1.8)
                 top = max(top, float(curve.max()), float(truth.max()))
-            for action, name in ACTIONS:
-                if agent == "qrdqn":
-                    continue
-                best = scores[action] == scores.max()
-                x = float(np.clip(scores[action], grid[0], grid[-1]))
-                marker = ">" if scores[action] > grid[-1] else "<" if scores[action] < grid[0] else "o"
-                colour = figures.COLOURS[name]
-                axis.plot(
-                    x, -0.09 * top, marker, color=colour, markerfacecolor=colour if best else "white", clip_on=False
-                )
+            for action, name in scored:
+                score, colour = float(scores[action]), figures.COLOURS[name]
+                marker = ">" if score > grid[-1] else "<" if score < grid[0] else "o"
+                face = colour if score == scores.max() else "white"
+                x = np.clip(score, grid[0], grid[-1])
+                axis.plot(x, -0.09 * top, marker, color=colour, markerfacecolor=face, clip_on=False)
             axis.set(ylim=(-0.18 * top, 1.08 * top), yticks=[], xlim=(grid[0], grid[-1]))
             axis.grid(axis="y", visible=False)
             if row == 0:
@@ -71,19 +62,13 @@ def summary(results: Results) -> str:
     for agent in AGENTS:
         outcomes = results[agent]
         for action, name in ACTIONS:
-            truth = outcomes[0].env.committed_return(outcomes[0].env.start, action, outcomes[0].gamma)
+            truth = outcomes[0].truth(action)
             final = [o.atoms[-1, action] for o in outcomes]
-            rows.append(
-                [
-                    figures.NAMES[agent],
-                    name,
-                    mean_interval([a.mean() for a in final]).text(2),
-                    f"{truth.mean():.2f}",
-                    mean_interval([a.std() for a in final], between=NOT_NEGATIVE).text(2),
-                    f"{truth.std():.2f}",
-                    mean_interval([truth.w2(a, 5) for a in final], between=NOT_NEGATIVE).text(2),
-                ]
-            )
+            mean = mean_interval([a.mean() for a in final])
+            std = mean_interval([a.std() for a in final], between=NOT_NEGATIVE)
+            w2 = mean_interval([truth.w2(a, 5) for a in final], between=NOT_NEGATIVE)
+            cells = [mean.text(2), f"{truth.mean():.2f}", std.text(2), f"{truth.std():.2f}", w2.text(2)]
+            rows.append([figures.NAMES[agent], name, *cells])
     header = ["agent", "action", "mean [95 %]", "truth", "deviation [95 %]", "truth", "W2 to the truth [95 %]"]
     return tables.markdown(header, rows, 2)
 

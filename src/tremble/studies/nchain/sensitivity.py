@@ -8,11 +8,40 @@ import numpy as np
 
 from tremble.report import figures, tables
 from tremble.report.statistics import NOT_NEGATIVE, Interval, mean_interval
-from tremble.studies.kit import Options, Results, Study
-from tremble.studies.nchain.result import load_result
-from tremble.studies.nchain.settings import AGENTS, BETAS, GRID, SCALES, sensitivity_cells
+from tremble.studies.kit import Cell, Options, Results, Study
+from tremble.studies.nchain.result import count_interval, load_result
+from tremble.studies.nchain.settings import AGENTS
 
 KNOBS = (("dltv", "c"), ("p_dltv", "c"), ("pqr", "delta_0"))
+"""The size of exploration of each criterion."""
+GRID = (1, 5, 10, 50, 100, 500, 1000, 5000)
+"""Values of c and delta_0 in the paper's sensitivity figure."""
+BETAS = (0.05, 0.1, 0.5, 1.0)
+"""Values of beta in the paper's table of hyperparameters."""
+SCALES = (0.01, 0.1, 1.0, 10.0, 100.0)
+"""Factors on all rewards."""
+PANELS = (
+    ("size of exploration", "c or Δ₀", "W2 to N(8.1, 0.081²)"),
+    ("concentration of PQR's draws", "β of PQR", ""),
+    ("scale of rewards: distance", "reward scale", "W2 / scale"),
+    ("scale of rewards: behaviour", "reward scale", "optimal actions"),
+)
+"""Title and labels of the axes."""
+
+
+def values(options: Options) -> tuple[tuple[int, ...], tuple[float, ...], tuple[float, ...]]:
+    """Those of c and delta_0, of beta, and of the reward's scale; a few in the quick version."""
+    return (GRID[::3], BETAS[::3], SCALES[::2]) if options.quick else (GRID, BETAS, SCALES)
+
+
+def cells(options: Options) -> list[Cell]:
+    """c or delta_0 for the three criteria, beta for PQR, reward scales for all, QR-DQN as the reference."""
+    grid, betas, scales = values(options)
+    found = [Cell("qrdqn", "qrdqn")]
+    found += [Cell(f"{a} {knob}={v}", a, {knob: float(v)}) for v in grid for a, knob in KNOBS]
+    found += [Cell(f"pqr beta={v}", "pqr", {"beta": v}) for v in betas]
+    found += [Cell(f"{a} scale={v:g}", a, {}, {"reward_scale": v}) for v in scales for a in AGENTS]
+    return found
 
 
 def w2(results: Results, label: str) -> list[float]:
@@ -25,53 +54,33 @@ def w2_interval(results: Results, label: str) -> Interval:
     return mean_interval(w2(results, label), between=NOT_NEGATIVE)
 
 
-def present(results: Results, pattern: str, values: Any) -> list[Any]:
-    """The values whose cell was run."""
-    return [v for v in values if pattern.format(v) in results]
-
-
 def draw(results: Results, options: Options) -> None:
     """W2 against c or delta_0, beta and the reward scale; counts against the reward scale."""
-    figure, grid = figures.new(2, 2, 11, 7.2)
-    axes = grid.ravel()
+    figure, grid_of_axes = figures.new(2, 2, 11, 7.2)
+    size, beta, distance, behaviour = axes = grid_of_axes.ravel()
     reference = w2_interval(results, "qrdqn")
-    axes[0].axhline(reference.estimate, color=figures.COLOURS["qrdqn"], linewidth=2, label="QR-DQN (reference)")
+    size.axhline(reference.estimate, color=figures.COLOURS["qrdqn"], linewidth=2, label="QR-DQN (reference)")
 
-    def line(axis: Any, x: list[float], intervals: list[Interval], agent: str, alone: bool = False) -> None:
-        middle = np.array([i.estimate for i in intervals])
+    def line(axis: Any, x: tuple[float, ...], intervals: list[Interval], agent: str) -> None:
+        middle = [i.estimate for i in intervals]
         error = np.array([i.errors for i in intervals]).T
         colour, name = figures.COLOURS[agent], figures.NAMES[agent]
         # Shifted, so that the intervals of agents do not overlap.
-        shifted = np.array(x) * (1.0 if alone else 1.12 ** (AGENTS.index(agent) - 1.5))
+        shifted = np.array(x) * (1.0 if axis is beta else 1.12 ** (AGENTS.index(agent) - 1.5))
         axis.plot(shifted, middle, color=colour, marker="o", markersize=5, label=name)
         axis.errorbar(shifted, middle, error, color=colour, fmt="none", alpha=0.45)
 
+    grid, betas, scales = values(options)
     for agent, knob in KNOBS:
-        values = present(results, f"{agent} {knob}={{}}", GRID)
-        line(axes[0], values, [w2_interval(results, f"{agent} {knob}={v}") for v in values], agent)
-    values = present(results, "pqr beta={}", BETAS)
-    line(axes[1], values, [w2_interval(results, f"pqr beta={v}") for v in values], "pqr", alone=True)
+        line(size, grid, [w2_interval(results, f"{agent} {knob}={v}") for v in grid], agent)
+    line(beta, betas, [w2_interval(results, f"pqr beta={v}") for v in betas], "pqr")
     for agent in AGENTS:
-        values = present(results, f"{agent} scale={{:g}}", SCALES)
-        labels = [f"{agent} scale={v:g}" for v in values]
-        line(axes[2], values, [w2_interval(results, label) for label in labels], agent)
-        line(
-            axes[3],
-            values,
-            [mean_interval([o.count for o in results[label]], between=(0, options.steps)) for label in labels],
-            agent,
-        )
-    titles = ("c or Δ₀", "β of PQR", "reward scale", "reward scale")
-    for axis, title in zip(axes, titles, strict=True):
-        axis.set(xscale="log", xlabel=title, ylim=(0, None))
-    axes[0].set_ylabel("W2 to N(8.1, 0.081²)")
-    axes[2].set_ylabel("W2 / scale")
-    axes[3].set_ylabel("optimal actions")
-    figures.thousands(axes[3].yaxis)
-    axes[0].set_title("size of exploration")
-    axes[1].set_title("concentration of PQR's draws")
-    axes[2].set_title("scale of rewards: distance")
-    axes[3].set_title("scale of rewards: behaviour")
+        labels = [f"{agent} scale={v:g}" for v in scales]
+        line(distance, scales, [w2_interval(results, label) for label in labels], agent)
+        line(behaviour, scales, [count_interval(results[label], options.steps) for label in labels], agent)
+    for axis, (title, x_label, y_label) in zip(axes, PANELS, strict=True):
+        axis.set(title=title, xscale="log", xlabel=x_label, ylabel=y_label, ylim=(0, None))
+    figures.thousands(behaviour.yaxis)
     handles = {h.get_label(): h for axis in axes for h in axis.get_legend_handles_labels()[0]}
     figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=len(handles))
     figures.save(figure, options.out / "sensitivity")
@@ -90,30 +99,19 @@ def analyse(results: Results, options: Options) -> str:
         ],
     )
     reference = w2_interval(results, "qrdqn")
-    grid = [v for v in GRID if f"dltv c={v}" in results]
-    knob_rows = [
-        [figures.NAMES[agent], knob, *[w2_interval(results, f"{agent} {knob}={v}").text(2) for v in grid]]
-        for agent, knob in KNOBS
-    ]
-    ranges = []
+    grid, betas, scales = values(options)
+    knob_rows, ranges = [], []
     for agent, knob in KNOBS:
-        means = [float(np.mean(w2(results, f"{agent} {knob}={v}"))) for v in grid]
-        ranges.append(
-            [figures.NAMES[agent], f"{min(means):.2f}", f"{max(means):.2f}", f"{max(means) - min(means):.2f}"]
-        )
-    betas = present(results, "pqr beta={}", BETAS)
-    scales = present(results, "pqr scale={:g}", SCALES)
+        intervals = [w2_interval(results, f"{agent} {knob}={v}") for v in grid]
+        knob_rows.append([figures.NAMES[agent], knob, *[interval.text(2) for interval in intervals]])
+        best, worst = (extreme(interval.estimate for interval in intervals) for extreme in (min, max))
+        ranges.append([figures.NAMES[agent], f"{best:.2f}", f"{worst:.2f}", f"{worst - best:.2f}"])
     scale_rows = []
     for agent in AGENTS:
-        cells = [f"{agent} scale={v:g}" for v in scales]
-        scale_rows.append([figures.NAMES[agent], "W2 / scale", *[w2_interval(results, c).text(2) for c in cells]])
-        scale_rows.append(
-            [
-                "",
-                "count",
-                *[mean_interval([o.count for o in results[c]], between=(0, options.steps)).text() for c in cells],
-            ]
-        )
+        labels = [f"{agent} scale={v:g}" for v in scales]
+        counts = [count_interval(results[label], options.steps).text() for label in labels]
+        scale_rows.append([figures.NAMES[agent], "W2 / scale", *[w2_interval(results, x).text(2) for x in labels]])
+        scale_rows.append(["", "count", *counts])
     return f"""# Sensitivity to the size of exploration and to the scale of rewards
 
 2-Wasserstein distance between the learned return of (s2, left) after {options.steps:,} steps and N(8.1, 0.081²);
@@ -147,7 +145,7 @@ Raw data: `sensitivity.csv`.
 STUDY = Study(
     "nchain-sensitivity",
     "W2 to the truth over c, delta_0, beta and reward scales",
-    sensitivity_cells,
+    cells,
     analyse,
     seeds=5,
     load=load_result,

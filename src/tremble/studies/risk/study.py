@@ -14,7 +14,7 @@ from tremble.report.statistics import NOT_NEGATIVE, mean_interval
 from tremble.settings import SettingsError
 from tremble.studies.kit import Options, Results, Study
 from tremble.theory import risky_grid
-from tremble.theory.lattice import Lattice
+from tremble.theory.lattice import Lattice, followed
 from tremble.theory.risk_greedy import FixedPoint, Greedy, acting_only, fixed_point, mean_greedy
 from tremble.theory.static_cvar import StaticCVaR, static_cvar
 from tremble.training.many import train_many
@@ -54,8 +54,8 @@ class Exact:
 
     env: RiskyGrid
     lattice: Lattice
-    mean: Greedy
-    acting: Greedy
+    greedy: dict[str, Greedy]
+    """Those with a policy of the state alone, by name."""
     settled: FixedPoint
     from_mean: FixedPoint
     """The fixed point from another initial value; it need not be unique."""
@@ -63,17 +63,31 @@ class Exact:
 
     def laws(self) -> dict[str, np.ndarray]:
         """Distribution of the return of each policy from the start."""
-        start = self.lattice.start
-        return {
-            "mean": self.mean.experienced[start],
-            "(i) acting only": self.acting.experienced[start],
-            "(ii) risk-greedy": self.settled.found.experienced[start],
-            "(iii) static": self.static.returns,
-        }
+        found = {name: greedy.experienced[self.lattice.start] for name, greedy in self.greedy.items()}
+        return found | {"(iii) static": self.static.returns}
 
-    def greedy(self, name: str) -> Greedy:
-        """The solution of this name with a policy of the state alone."""
-        return {"mean": self.mean, "(i) acting only": self.acting, "(ii) risk-greedy": self.settled.found}[name]
+    def predicted(self, name: str) -> np.ndarray:
+        """The return from the start by which a policy of the state alone is greedy."""
+        found = self.greedy[name]
+        return followed(found.predicted, found.policy)[self.lattice.start]
+
+    def cvar(self, law: np.ndarray) -> float:
+        """CVaR of a distribution on the lattice."""
+        return float(self.lattice.cvar(law, ETA))
+
+    def experienced_cvar(self, policy: np.ndarray) -> float:
+        """CVaR of the return of a policy from the start; NaN if the policy does not terminate."""
+        try:
+            z = self.lattice.returns(policy)
+        except ValueError:
+            return float("nan")
+        return self.cvar(followed(z, policy)[self.lattice.start])
+
+    def visits(self, policy: np.ndarray) -> np.ndarray:
+        """Expected visits of each cell in an episode of a policy."""
+        onward = followed(self.lattice.law.sum(0), policy) * ~self.lattice.terminal
+        first = (np.arange(len(policy)) == self.lattice.start).astype(float)
+        return np.linalg.solve(np.eye(len(policy)) - onward.T, first)
 
 
 def cycling() -> FixedPoint:
@@ -85,16 +99,10 @@ def solve() -> Exact:
     """Compute all exact solutions."""
     env = RiskyGrid()
     lattice = Lattice.of(risky_grid(env, gamma=1.0))
-    mean = mean_greedy(lattice)
-    return Exact(
-        env,
-        lattice,
-        mean,
-        acting_only(lattice, ETA),
-        fixed_point(lattice, ETA),
-        fixed_point(lattice, ETA, mean.predicted),
-        static_cvar(lattice, ETA),
-    )
+    mean, settled = mean_greedy(lattice), fixed_point(lattice, ETA)
+    greedy = {"mean": mean, "(i) acting only": acting_only(lattice, ETA), "(ii) risk-greedy": settled.found}
+    from_mean = fixed_point(lattice, ETA, mean.predicted)
+    return Exact(env, lattice, greedy, settled, from_mean, static_cvar(lattice, ETA))
 
 
 def by_quantiles(exact: Exact, n: int, iterations: int = 400) -> float:
@@ -124,7 +132,7 @@ class Learned:
 
     seed: int
     policy: np.ndarray
-    """Greedy action for the predicted CVaR in each cell."""
+    """Greedy action for the predicted CVaR in each cell, and any action at the end."""
     w1: float
     """W1 between the predicted and the exact return at the start, for the exact action."""
     predicted_cvar: float
@@ -135,20 +143,12 @@ class Learned:
     """Share of visits of the exact solution in which the action is the same."""
 
 
-def visits(exact: Exact, policy: np.ndarray) -> np.ndarray:
-    """Expected visits of each cell in an episode of a policy."""
-    onward = exact.lattice.law.sum(0)[np.arange(len(policy)), policy] * ~exact.lattice.terminal
-    first = (np.arange(len(policy)) == exact.lattice.start).astype(float)
-    return np.linalg.solve(np.eye(len(policy)) - onward.T, first)
-
-
 def learn(exact: Exact, options: Options) -> dict[str, list[Learned]]:
     """QR-DQN with CVaR for behaviour alone, and for both; all seeds in one program."""
     made: dict[str, list[Learned]] = {}
-    lattice, start = exact.lattice, exact.lattice.start
-    cells = np.eye(exact.env.n_cells, dtype=np.float32)
+    start, cells = exact.lattice.start, np.eye(exact.env.n_cells, dtype=np.float32)
+    decay = {"decay_updates": options.steps - SETTINGS["start_steps"], "epsilon_decay_steps": options.steps / 4}
     for name, where in LEARNED.items():
-        decay = {"decay_updates": options.steps - SETTINGS["start_steps"], "epsilon_decay_steps": options.steps / 4}
         runs = train_many(
             "qrdqn",
             "risky-grid",
@@ -159,43 +159,24 @@ def learn(exact: Exact, options: Options) -> dict[str, list[Learned]]:
             **SETTINGS,
             **decay,
         )
-        goal = exact.greedy(name)
-        weight = visits(exact, goal.policy)[: len(cells)]
+        goal, predicted = exact.greedy[name].policy, exact.predicted(name)
+        weight = exact.visits(goal)[: len(cells)]
         made[name] = []
         for run in runs:
             dist = run.agent.distribution(cells)
             cvars = np.asarray(jax.jit(lambda d: d.cvar(ETA))(dist))
-            atoms = np.asarray(dist.atoms)
-            policy = cvars.argmax(-1)
-            exact_law = goal.predicted[start, goal.policy[start]]
-            made[name].append(
-                Learned(
-                    run.spec.seed,
-                    policy,
-                    wasserstein(atoms[start, goal.policy[start]], lattice.values, 1, weights_b=exact_law),
-                    float(cvars[start].max()),
-                    _followed(lattice, policy),
-                    float((weight * (policy == goal.policy[: len(cells)])).sum() / weight.sum()),
-                )
-            )
+            policy = np.append(cvars.argmax(-1), 0)
+            w1 = wasserstein(dist.atoms[start, goal[start]], exact.lattice.values, 1, weights_b=predicted)
+            agreement = float((weight * (policy == goal)[: len(cells)]).sum() / weight.sum())
+            own = exact.experienced_cvar(policy)
+            made[name].append(Learned(run.spec.seed, policy, w1, float(cvars[start].max()), own, agreement))
     return made
-
-
-def _followed(lattice: Lattice, policy: np.ndarray) -> float:
-    """Exact CVaR of a policy from the start."""
-    whole = np.append(policy, 0)
-    try:
-        return float(lattice.cvar(lattice.returns(whole)[lattice.start, whole[lattice.start]], ETA))
-    except ValueError:
-        return float("nan")
 
 
 def draw_policies(exact: Exact, learned: dict[str, list[Learned]], options: Options) -> None:
     """The grid with the exact policies and those learned with the first seed."""
     env = exact.env
-    shown: dict[str, tuple[np.ndarray, str]] = {
-        f"{name}, exact": (exact.greedy(name).policy, COLOURS[name]) for name in ("mean", *LEARNED)
-    }
+    shown = {f"{name}, exact": (found.policy, COLOURS[name]) for name, found in exact.greedy.items()}
     shown |= {f"{name}, learned": (runs[0].policy, COLOURS[name]) for name, runs in learned.items()}
     figure, axes = figures.new(1, len(shown), 3.1 * len(shown), 2.4)
     for axis, (title, (policy, colour)) in zip(axes, shown.items(), strict=True):
@@ -204,7 +185,8 @@ def draw_policies(exact: Exact, learned: dict[str, list[Learned]], options: Opti
             axis.add_patch(Rectangle((column - 0.5, bottom - 0.5), 1, 1, color="#f3d9dc"))
             axis.text(column + 0.3, bottom + 0.38, "±", fontsize=9, color="#d1495b", ha="center", va="center")
         axis.add_patch(Rectangle((env.width - 1.5, bottom - 0.5), 1, 1, color="#d8ead9"))
-        often = visits(exact, np.append(policy[: env.n_cells], 0)) if _ends(exact, policy) else np.ones(env.n_cells)
+        ends = np.isfinite(exact.experienced_cvar(policy))
+        often = exact.visits(policy) if ends else np.ones(env.n_cells)
         for cell in range(env.n_cells - 1):
             row, column = divmod(cell, env.width)
             down, right = MOVES[int(policy[cell])]
@@ -218,15 +200,10 @@ def draw_policies(exact: Exact, learned: dict[str, list[Learned]], options: Opti
         axis.set(xlim=(-0.5, env.width - 0.5), ylim=(bottom + 0.5, -0.5), title=title, xticks=[], yticks=[])
         axis.set_aspect("equal")
         axis.grid(False)
-        for edge in range(env.width + 1):
-            axis.axvline(edge - 0.5, color="#e5e7eb", linewidth=0.7, zorder=0)
-        for edge in range(env.height + 1):
-            axis.axhline(edge - 0.5, color="#e5e7eb", linewidth=0.7, zorder=0)
+        for line, cells in ((axis.axvline, env.width), (axis.axhline, env.height)):
+            for edge in range(cells + 1):
+                line(edge - 0.5, color="#e5e7eb", linewidth=0.7, zorder=0)
     figures.save(figure, options.out / "policies")
-
-
-def _ends(exact: Exact, policy: np.ndarray) -> bool:
-    return bool(np.isfinite(_followed(exact.lattice, policy[: exact.env.n_cells])))
 
 
 def draw_returns(exact: Exact, options: Options) -> None:
@@ -234,7 +211,7 @@ def draw_returns(exact: Exact, options: Options) -> None:
     figure, axis = figures.new(1, 1, 7, 3.8)
     for name, law in exact.laws().items():
         axis.step(exact.lattice.values, np.cumsum(law), where="post", color=COLOURS[name], label=name)
-        axis.axvline(float(exact.lattice.cvar(law, ETA)), color=COLOURS[name], linewidth=0.9, linestyle=":")
+        axis.axvline(exact.cvar(law), color=COLOURS[name], linewidth=0.9, linestyle=":")
     axis.axhline(ETA, color="#111111", linewidth=0.7)
     axis.set(
         xlim=(-2.0, 2.3),
@@ -249,16 +226,11 @@ def draw_returns(exact: Exact, options: Options) -> None:
 
 def exact_rows(exact: Exact) -> list[list[str]]:
     """Mean, predicted CVaR and actual CVaR of each solution."""
-    lattice, start = exact.lattice, exact.lattice.start
-    rows = []
-    for name, law in exact.laws().items():
-        believed = ""
-        if name != "(iii) static":
-            found = exact.greedy(name)
-            believed = f"{float(lattice.cvar(found.predicted[start, found.policy[start]], ETA)):.4f}"
-        mean, cvar = float(lattice.mean(law)), float(lattice.cvar(law, ETA))
-        rows.append([name, f"{mean:.4f}", believed or f"{exact.static.cvar:.4f}", f"{cvar:.4f}"])
-    return rows
+    believed = {name: exact.cvar(exact.predicted(name)) for name in exact.greedy} | {"(iii) static": exact.static.cvar}
+    return [
+        [name, f"{float(exact.lattice.mean(law)):.4f}", f"{believed[name]:.4f}", f"{exact.cvar(law):.4f}"]
+        for name, law in exact.laws().items()
+    ]
 
 
 def singly(exact: Exact, learned: dict[str, list[Learned]]) -> str:
@@ -267,7 +239,7 @@ def singly(exact: Exact, learned: dict[str, list[Learned]]) -> str:
         f"{sum(run.agreement > 0.98 for run in runs)} of {len(runs)} as {name}" for name, runs in learned.items()
     )
     above = exact.env.width * (exact.env.height - 1)
-    means = np.sort(exact.lattice.mean(exact.mean.predicted)[:above], -1)
+    means = np.sort(exact.lattice.mean(exact.greedy["mean"].predicted)[:above], -1)
     gaps = means[:, -1] - means[:, -2]
     return (
         f"Run by run, in more than 98 % of visits the same action: {alike}. What (i) is depends on the mean's policy, and above the straight way the mean hardly prefers anything: its two\n"
@@ -300,36 +272,26 @@ def analyse(results: Results, options: Options) -> str:
             for run in runs
         ],
     )
+    by_value = zip(exact.lattice.values, *exact.laws().values(), strict=True)
+    reached = [(value, masses) for value, *masses in by_value if max(masses) > 5e-9]
     tables.write_csv(
         options.out / "returns.csv",
         ["return", *exact.laws()],
-        [
-            [f"{value:.2f}", *(f"{law[k]:.8f}" for law in exact.laws().values())]
-            for k, value in enumerate(exact.lattice.values)
-            if any(law[k] > 5e-9 for law in exact.laws().values())
-        ],
+        [[f"{value:.2f}", *(f"{mass:.8f}" for mass in masses)] for value, masses in reached],
     )
     rows = []
     for name, runs in learned.items():
-        goal, start = exact.greedy(name), exact.lattice.start
-        wanted = [goal.predicted[start, goal.policy[start]], goal.experienced[start]]
-        predicted, experienced = (float(exact.lattice.cvar(law, ETA)) for law in wanted)
+        predicted = mean_interval([run.predicted_cvar for run in runs])
+        experienced = mean_interval([run.cvar for run in runs])
+        w1 = mean_interval([run.w1 for run in runs], between=NOT_NEGATIVE)
+        agreement = mean_interval([run.agreement for run in runs], between=(0, 1))
+        exactly = [f"{exact.cvar(law):.3f}" for law in (exact.predicted(name), exact.laws()[name])]
         rows.append(
-            [
-                name,
-                f"{predicted:.3f}",
-                mean_interval([r.predicted_cvar for r in runs]).text(3),
-                f"{experienced:.3f}",
-                mean_interval([r.cvar for r in runs]).text(3),
-                mean_interval([r.w1 for r in runs], between=NOT_NEGATIVE).text(3),
-                mean_interval([r.agreement for r in runs], between=(0, 1)).text(2),
-            ]
+            [name, exactly[0], predicted.text(3), exactly[1], experienced.text(3), w1.text(3), agreement.text(2)]
         )
     same = np.allclose(exact.settled.found.experienced, exact.from_mean.found.experienced, atol=1e-6)
-    where = ", ".join(
-        f"{name} in {int((exact.greedy(name).policy != exact.mean.policy)[: exact.env.n_cells - 1].sum())} cells"
-        for name in LEARNED
-    )
+    others = {name: exact.greedy[name].policy != exact.greedy["mean"].policy for name in LEARNED}
+    where = ", ".join(f"{name} in {int(other[: exact.env.n_cells - 1].sum())} cells" for name, other in others.items())
     return f"""# Three meanings of acting by CVaR
 
 A grid of {exact.env.width} x {exact.env.height}: from the bottom left to the bottom right, where 1 is paid. A step costs {float(exact.env.step_cost):g}; cells on the straight way add or take {float(exact.env.stake):g} and give {-float(exact.env.loss):g} on average;

@@ -67,26 +67,20 @@ def draw(options: Options) -> None:
     for name, errors in constant_sizes().items():
         style = "-" if name.endswith("constant") else ":"
         axes[0].plot(errors, color=colours[name.split(",")[0]], linestyle=style, linewidth=1.6, label=name)
-    axes[0].set(
-        title="Constant sizes do not converge", xlabel="iteration", ylabel="error of the mean", ylim=(-0.02, 0.36)
-    )
+    axes[0].set(title="Constant sizes do not converge", ylabel="error of the mean", ylim=(-0.02, 0.36))
     axes[0].legend(fontsize=8, loc="upper right", ncols=2)
     means, moves = alternating()
     axes[1].plot(np.arange(2, len(moves) + 2), moves, color="#d1495b", label="W1 between successive returns")
     axes[1].plot(np.arange(1, len(means) + 1), means, color="#2a6f97", label="error of the mean")
-    axes[1].set(title="A tie: the mean converges, the return does not", xlabel="iteration", ylim=(-0.05, 1.25))
+    axes[1].set(title="A tie: the mean converges, the return does not", ylim=(-0.05, 1.25))
     axes[1].legend(fontsize=8, loc="upper right")
     sizes, losses, gaps = without_bound()
     axes[2].plot(sizes, losses, "o-", color="#d1495b", markersize=4, label="loss on a Z with E|Z| ≤ V_max")
     axes[2].plot(sizes, gaps, "o-", color="#2a6f97", markersize=4, label="largest gap if |Z| ≤ V_max")
-    axes[2].set(
-        xscale="log",
-        yscale="log",
-        ylim=(5e-3, 2),
-        xlabel="n (ξ is 2 on the top share 1/n)",
-        ylabel="in units of V_max",
-        title="Uniform convergence needs a bound",
-    )
+    axes[2].set(title="Uniform convergence needs a bound", ylabel="in units of V_max", ylim=(5e-3, 2))
+    axes[2].set(xscale="log", yscale="log")
+    for axis, label in zip(axes, ("iteration", "iteration", "n (ξ is 2 on the top share 1/n)"), strict=True):
+        axis.set_xlabel(label)
     axes[2].legend(fontsize=8, loc="lower left")
     figures.save(figure, options.out / "counterexamples")
 

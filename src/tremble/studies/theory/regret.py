@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import jax
 import numpy as np
 
 from tremble.choosers import Chooser
-from tremble.criteria import Criterion, Mean, Optimism, Perturbed
+from tremble.criteria import Mean, Optimism, Perturbed
 from tremble.report import figures, tables
 from tremble.report.statistics import mean_interval
 from tremble.studies.kit import Options
@@ -51,23 +52,14 @@ def learners(problem: Problem, options: Options) -> dict[str, tuple[Learner, str
     gamma, horizon, size = float(problem.mdp.gamma), problem.horizon, problem.size
     pqr, drawn = Perturbed(delta_0=problem.delta_0, n_bins=N_QUANTILES), Optimism(draw_law="normal")
 
-    def table(criterion: Criterion, chooser: Chooser | None = None, hold: bool = False) -> QuantileLearner:
-        return QuantileLearner(
-            criterion,
-            chooser or Chooser(),
-            rate=0.5 * size,
-            spread=0.3 * size,
-            n_quantiles=N_QUANTILES,
-            resample_noise_every=hold,
-        )
-
+    table = partial(QuantileLearner, rate=0.5 * size, spread=0.3 * size, n_quantiles=N_QUANTILES)
     found: dict[str, tuple[Learner, str, str]] = {
         "QR, ε-greedy": (table(Mean(), Chooser(1.0, 0.01, 5000.0, False)), "#6b7280", "-"),
         "DLTV": (table(Optimism()), "#d1495b", "-"),
         "p-DLTV": (table(drawn), "#e09f3e", "-"),
-        "p-DLTV, held": (table(drawn, hold=True), "#e09f3e", "--"),
+        "p-DLTV, held": (table(drawn, resample_noise_every=True), "#e09f3e", "--"),
         "PQR": (table(pqr), "#2a6f97", "-"),
-        "PQR, held": (table(pqr, hold=True), "#2a6f97", "--"),
+        "PQR, held": (table(pqr, resample_noise_every=True), "#2a6f97", "--"),
         "RLSVI": (Planner("rlsvi", 0.5 * size, problem.bound, gamma, horizon), "#3a7d44", "-"),
         "UCB": (Planner("ucb", 0.5 * size, problem.bound, gamma, horizon), "#7b2d8b", "-"),
     }
@@ -113,15 +105,20 @@ def draw(found: dict[tuple[str, str], np.ndarray], options: Options) -> None:
     figures.save(figure, options.out / "regret")
 
 
+def last_tenth(curves: np.ndarray) -> np.ndarray:
+    """Mean regret over the last tenth of the episodes, by seed."""
+    return np.asarray(curves[:, -max(1, curves.shape[1] // 10) :].mean(1))
+
+
 def write_data(found: dict[tuple[str, str], np.ndarray], options: Options) -> None:
     """Per seed."""
     tables.write_csv(
         options.out / "regret.csv",
         ["problem", "agent", "seed", "episodes", "total_regret", "regret_of_last_tenth_per_episode"],
         [
-            [title, name, seed, len(row), f"{row.sum():.4f}", f"{row[-max(1, len(row) // 10) :].mean():.5f}"]
-            for (title, name), curves in found.items()
-            for seed, row in enumerate(curves)
+            [*key, seed, len(row), f"{row.sum():.4f}", f"{late:.5f}"]
+            for key, curves in found.items()
+            for seed, (row, late) in enumerate(zip(curves, last_tenth(curves), strict=True))
         ],
     )
 
@@ -133,20 +130,11 @@ def summary(found: dict[tuple[str, str], np.ndarray], options: Options) -> str:
         rows = []
         for name in learners(problem, options):
             curves = found[title, name]
-            late = curves[:, -max(1, curves.shape[1] // 10) :].mean(1)
-            rows.append(
-                [
-                    name,
-                    mean_interval(curves.sum(1)).text(1),
-                    mean_interval(late).text(3),
-                    int((late < 0.01 * problem.size).sum()),
-                ]
-            )
+            total, late = mean_interval(curves.sum(1)), last_tenth(curves)
+            solved = int((late < 0.01 * problem.size).sum())
+            rows.append([name, total.text(1), mean_interval(late).text(3), solved])
+        header = ["agent", "total regret [95 %]", "per episode, last tenth [95 %]", f"solved (of {len(curves)})"]
         value = float(problem.mdp.optimal_q(400)[problem.mdp.start].max())
-        parts.append(
-            f"**{title}**: {curves.shape[1]:,} episodes of at most {problem.horizon} steps; the optimum is worth {value:.3f}.\n\n"
-            + tables.markdown(
-                ["agent", "total regret [95 %]", "per episode, last tenth [95 %]", f"solved (of {len(curves)})"], rows
-            )
-        )
+        about = f"**{title}**: {curves.shape[1]:,} episodes of at most {problem.horizon} steps; the optimum is worth {value:.3f}."
+        parts.append(f"{about}\n\n{tables.markdown(header, rows)}")
     return "\n".join(parts)

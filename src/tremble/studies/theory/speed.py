@@ -21,11 +21,10 @@ def seconds(n_mdps: int, iterations: int, states: int, actions: int, atoms: int)
     """Wall and processor time of the iterations alone, without compilation and without making the MDPs."""
     keys = jax.random.split(jax.random.key(0), n_mdps)
     generator = np.random.default_rng(0)
-    law = generator.dirichlet(np.full(3 * states, 0.3), (n_mdps, states, actions)).reshape(
-        n_mdps, states, actions, 3, states
-    )
+    law = generator.dirichlet(np.full(3 * states, 0.3), (n_mdps, states, actions))
+    law = np.moveaxis(law.reshape(n_mdps, states, actions, 3, states), 3, 1)
     rewards = generator.uniform(-1, 1, (n_mdps, 3))
-    arrays = (np.moveaxis(law, 3, 1), rewards, np.zeros((n_mdps, states), bool), np.full(n_mdps, 0.9))
+    arrays = (law, rewards, np.zeros((n_mdps, states), bool), np.full(n_mdps, 0.9))
     mdps = FiniteMDP(*(jnp.asarray(array, bool if array.dtype == bool else jnp.float32) for array in arrays))
     sizes = jnp.arange(1.0, iterations + 1) ** -1.001
     axes = FiniteMDP(0, 0, 0, 0, None)  # type: ignore[arg-type]  # all start in state 0
@@ -55,17 +54,16 @@ def measure(options: Options) -> tuple[list[list[float]], tuple[int, float, floa
 def draw(rows: list[list[float]], options: Options) -> None:
     """Processor time against each size, the others fixed."""
     figure, axes = figures.new(1, 3, 11, 3.6, sharey=True)
+    usual = list(USUAL.values())
     for place, (axis, name) in enumerate(zip(axes, GROWTH, strict=True)):
         others = [i for i in range(3) if i != place]
-        usual = list(USUAL.values())
         # The usual size may have been measured once for each axis.
         line = sorted({row[place]: row[4] for row in rows if all(row[i] == usual[i] for i in others)}.items())
         values, times = [p[0] for p in line], [1e6 * p[1] for p in line]
         axis.plot(values, times, "o-", color="#2a6f97", label="measured")
         middle = len(values) // 2
-        axis.plot(
-            values, [times[middle] * v / values[middle] for v in values], ":", color="#6b7280", label="in proportion"
-        )
+        proportional = [times[middle] * value / values[middle] for value in values]
+        axis.plot(values, proportional, ":", color="#6b7280", label="in proportion")
         fixed = ", ".join(f"{usual[i]} {list(USUAL)[i]}" for i in others)
         axis.set(xscale="log", yscale="log", xlabel=name, title=fixed)
         axis.set_xticks(values, [f"{v:g}" for v in values])
