@@ -114,6 +114,7 @@ def test_mistakes_are_one_clear_message(tmp_path, monkeypatch, capsys, arguments
     assert message in " ".join(errors.split()) and "Traceback" not in errors
 
 
+@pytest.mark.slow
 def test_a_process_of_its_own(tmp_path):
     assert "nchain-readings" in tremble("list", cwd=tmp_path).stdout
     result = tremble("train", "pqrr", cwd=tmp_path)

@@ -195,6 +195,7 @@ class FourFrames(gymnasium.Wrapper):
     metadata = {"frames_per_step": 4}  # noqa: RUF012
 
 
+@pytest.mark.slow
 def test_frames_are_counted_in_frames():
     """A step of four frames moves a schedule in frames by four, and a schedule in transitions by one."""
 

@@ -12,7 +12,7 @@ from tremble.studies.nchain.readings import STUDY as READINGS
 from tremble.studies.nchain.readings import ReadingResult
 
 
-@pytest.mark.parametrize("quick", [False, True])
+@pytest.mark.parametrize("quick", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_cell_is_a_valid_run(name, quick, tmp_path):
     study = STUDIES[name]

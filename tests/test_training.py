@@ -140,6 +140,7 @@ def test_episode_bookkeeping(base):
         assert row["return"] == pytest.approx(np.mean(returns))
 
 
+@pytest.mark.slow
 def test_evaluations_do_not_change_a_run(tmp_path):
     """It stays inside XLA, with the same steps and parameters; interrupted and continued, too."""
 
