@@ -64,7 +64,7 @@ def test_covering_by_brute_force():
 def test_every_pair_learns(program, monkeypatch):
     """Updates, loss, means and distributions as `fork.Findings` wants them; behaviour acts by its criterion."""
     plain = layers._factor
-    monkeypatch.setattr(noisy, "_factor", lambda key, n: jax.lax.optimization_barrier(plain(key, n)))
+    monkeypatch.setattr(layers, "_factor", lambda key, n: jax.lax.optimization_barrier(plain(key, n)))
     points = [point for point in POINTS if tuple(point[axis] for axis in PROGRAM) == program]
     faults = {name_of(result.point): result for result in judge(points) if result.faults}
     assert not faults
