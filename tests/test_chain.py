@@ -377,7 +377,7 @@ def test_bad_options_and_actions_are_refused():
     with pytest.raises(ValueError, match="render_mode"):
         NChainEnv(render_mode="human")
     for length in (1, 4, -5):
-        with pytest.raises(ValueError, match="odd and at least 3"):
+        with pytest.raises(ValueError, match=r"length must be (odd|at least 3)"):
             NChain(length=length)
     with pytest.raises(ValueError, match="time_limit"):
         NChain(time_limit=0)
@@ -424,3 +424,15 @@ def test_text():
     assert env.render().endswith(f"step 3, paid {reward:.2f}\n")
     with pytest.warns(UserWarning, match="render mode"):
         assert NChainEnv().render() is None
+
+
+@pytest.mark.parametrize("rewards", [{}, {"right_low": 20.0, "right_high": 30.0}, {"reward_scale": -1.0}])
+def test_what_counts_as_optimal_follows_the_rewards(rewards):
+    env = NChain(**rewards)
+    best = env.optimal_action(env.length // 2, 1.0)
+    towards = (LEFT, RIGHT).index(best)
+    end, other = (0, env.length - 1) if best == LEFT else (env.length - 1, 0)
+    for position in range(1, env.length - 1):
+        assert [bool(env.is_optimal_at(position, a)) for a in range(6)] == [a == towards for a in range(6)]
+    assert all(env.is_optimal_at(end, a) for a in range(6)) and not any(env.is_optimal_at(other, a) for a in range(6))
+    assert (best == LEFT) == (not rewards)

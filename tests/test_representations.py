@@ -73,7 +73,7 @@ def test_cross_entropy_and_its_gradient_are_those_of_the_logits():
 
 
 def test_a_support_must_be_one():
-    with pytest.raises(ValueError, match="v_min < v_max"):
+    with pytest.raises(ValueError, match="v_min must be below v_max"):
         Categorical(1.0, 1.0)
 
 

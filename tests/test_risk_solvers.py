@@ -200,7 +200,7 @@ def test_mistakes_are_explained():
         Lattice.of(risky_grid())
     with pytest.raises(SettingsError, match="multiples of the unit"):
         Lattice.of(risky_grid(RiskyGrid(loss=0.021), gamma=1.0), unit=0.02)
-    with pytest.raises(ValueError, match="width 3"):
+    with pytest.raises(ValueError, match="width must be at least 3"):
         RiskyGrid(width=2)
     assert first_best(np.array([[1.0, 1.0 + 1e-12, 0.0]])).tolist() == [0]
 

@@ -140,7 +140,7 @@ def test_a_part_in_place_of_the_presets():
         ({"gamma": "high"}, "must be a number"),
         ({"kapa": 1}, "did you mean 'kappa'"),
         ({"batch_size": "many"}, "whole number"),
-        ({"batch_size": 0}, "at least 1"),
+        ({"batch_size": 0}, "batch_size must be between 1 and 65536, got 0"),
         ({"n_quantiles": "few"}, "whole number"),
         ({"support": [0, 1]}, "there is no setting 'support'"),
     ],

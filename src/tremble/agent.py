@@ -7,7 +7,7 @@ C. improvements: double, dueling, noisy, n-step and prioritised replay, as field
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import equinox as eqx
 import jax
@@ -16,7 +16,7 @@ import optax
 from jaxtyping import Array, Bool, Int, PRNGKeyArray, PyTree, Shaped
 
 from tremble.choosers import ChoiceNoise, Chooser, draw_choice
-from tremble.core import Clock, Noise, Scalar, Use
+from tremble.core import Clock, Noise, Scalar, Settings, Use
 from tremble.criteria import Criterion, Mean, Perturbed
 from tremble.dist import ReturnDist
 from tremble.learning_schedule import LearningSchedule
@@ -24,6 +24,7 @@ from tremble.networks import ConvSpec, MlpSpec, Network, deepen_streams, init_to
 from tremble.optimisers import Adam, Optimiser
 from tremble.replay import ReplaySpec
 from tremble.representations import DETERMINISTIC, ActContext, Quantile, Query, Representation
+from tremble.settings import COUNT, NON_NEGATIVE, SHARE, Range
 
 
 class LearnerState(eqx.Module):
@@ -65,7 +66,7 @@ class ActInfo(eqx.Module):
     """Whether the criterion agrees with the mean about the best action."""
 
 
-class Agent(eqx.Module):
+class Agent(Settings):
     """Everything that defines an agent. Array-like fields are traced, so a sweep over them compiles once.
 
     Methods are written for one environment; loops apply `jax.vmap` over several.
@@ -81,13 +82,13 @@ class Agent(eqx.Module):
     """The torso."""
     optimiser: Optimiser = Adam()
 
-    gamma: Scalar = 0.99
+    gamma: Annotated[Scalar, SHARE] = 0.99
     """Discount."""
-    target_tau: Scalar = 1.0
+    target_tau: Annotated[Scalar, SHARE] = 1.0
     """How far the target parameters move at each update of them; 1 is a hard copy."""
     learning: LearningSchedule = LearningSchedule()
     """When updates are made, and from how many samples."""
-    memory_size: int = eqx.field(static=True, default=1_000_000)
+    memory_size: Annotated[int, COUNT] = eqx.field(static=True, default=1_000_000)
     """Transitions kept in replay."""
     replay: ReplaySpec = ReplaySpec()
     """What replay hands out: how many steps an item spans, and by which law items are sampled."""
@@ -101,7 +102,7 @@ class Agent(eqx.Module):
     """Whether the update of a step uses the very draw its action used."""
     noise_per_sample: bool = eqx.field(static=True, default=False)
     """One draw per sample of the batch instead of one for all (the theory has one for all)."""
-    draws_per_update: int = eqx.field(static=True, default=1)
+    draws_per_update: Annotated[int, Range(1, 1024)] = eqx.field(static=True, default=1)
     """Draws over which the objective's expectation is taken."""
     resample_noise_every: Literal["step", "episode"] = eqx.field(static=True, default="step")
     """How often behaviour draws the criterion's noise."""
@@ -109,7 +110,7 @@ class Agent(eqx.Module):
     """Select the bootstrap action with the online parameters instead of the target ones."""
     dueling: bool = eqx.field(static=True, default=False)
     """Split the head into a value and advantages (`tremble.networks.Dueling`)."""
-    stream_width: int = eqx.field(static=True, default=0)
+    stream_width: Annotated[int, NON_NEGATIVE] = eqx.field(static=True, default=0)
     """Units of a hidden layer in each of the two, noisy where the head is; 0 for none. Rainbow has its dense layer
     there and not in the torso."""
     noisy: bool = eqx.field(static=True, default=False)
@@ -117,9 +118,6 @@ class Agent(eqx.Module):
 
     def __check_init__(self) -> None:
         """Validate combinations of fields."""
-        for name, value in (("memory_size", self.memory_size), ("draws_per_update", self.draws_per_update)):
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
         if self.stream_width and not self.dueling:
             raise ValueError("stream_width is about the streams of a dueling head: it needs dueling=True")
         if self.replay.rollout and self.learning.updates_per_round > 1:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from tremble import schedules
-from tremble.core import Clock, Scalar, TimeOrigin
+from tremble.core import Clock, Scalar, Settings, TimeOrigin
+from tremble.settings import NON_NEGATIVE, SHARE
 
 
 class ChoiceNoise(eqx.Module):
@@ -39,7 +42,7 @@ def uniform(n_actions: int, mask: Bool[Array, "actions"] | None, noise: ChoiceNo
     return jnp.argmax(noise.priority if mask is None else jnp.where(mask, noise.priority, -1.0))
 
 
-class Chooser(eqx.Module):
+class Chooser(Settings):
     """Epsilon-greedy on the scores of a criterion, uniform during the start steps.
 
     epsilon falls linearly from ``epsilon_start`` to ``epsilon_end`` over ``epsilon_decay_steps`` transitions,
@@ -47,9 +50,9 @@ class Chooser(eqx.Module):
     criterion have all of it at zero.
     """
 
-    epsilon_start: Scalar = 0.0
-    epsilon_end: Scalar = 0.0
-    epsilon_decay_steps: Scalar = 0.0
+    epsilon_start: Annotated[Scalar, SHARE] = 0.0
+    epsilon_end: Annotated[Scalar, SHARE] = 0.0
+    epsilon_decay_steps: Annotated[Scalar, NON_NEGATIVE] = 0.0
     random_start: bool = eqx.field(static=True, default=True)
     """Act uniformly at random until learning starts."""
     use_representation: bool = eqx.field(static=True, default=True)

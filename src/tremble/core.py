@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
 
 from tremble.dist import ReturnDist
+from tremble.settings import check_ranges
 
 TimeUnit = Literal["transitions", "updates", "episodes", "frames"]
 TimeOrigin = Literal["zero", "learning_start"]
@@ -23,6 +24,14 @@ Use = Literal["choose", "target", "online"]
 """What a prediction is for: choosing an action, the bootstrap target, or the trained (online) prediction."""
 Noise = Any
 """What a criterion drew; empty for a deterministic one."""
+
+
+class Settings(eqx.Module):
+    """A record whose numbers are checked when it is made, against the ranges in the types of its fields."""
+
+    def __check_init__(self) -> None:
+        """Validate the numbers."""
+        check_ranges(self)
 
 
 class RandomStream(enum.IntEnum):

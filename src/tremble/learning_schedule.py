@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
+from tremble.core import Settings
+from tremble.settings import COUNT, NON_NEGATIVE, SIZE
 
-class LearningSchedule(eqx.Module):
+
+class LearningSchedule(Settings):
     """Batch size, and the steps at which updates are made. Steps are transitions, counted from 0."""
 
-    batch_size: int = eqx.field(static=True, default=32)
-    start_steps: int = eqx.field(static=True, default=50_000)
+    batch_size: Annotated[int, SIZE] = eqx.field(static=True, default=32)
+    start_steps: Annotated[int, NON_NEGATIVE] = eqx.field(static=True, default=50_000)
     """Transitions before learning starts."""
-    update_interval: int = eqx.field(static=True, default=1)
+    update_interval: Annotated[int, COUNT] = eqx.field(static=True, default=1)
     """Transitions between two rounds of learning."""
-    updates_per_round: int = eqx.field(static=True, default=1)
+    updates_per_round: Annotated[int, SIZE] = eqx.field(static=True, default=1)
     """Updates in a round. 256 with an interval of 256 learns as often as 1 with 1, in bursts."""
-    target_update_interval: int = eqx.field(static=True, default=10_000)
+    target_update_interval: Annotated[int, COUNT] = eqx.field(static=True, default=10_000)
     """Transitions between two updates of the target parameters."""
-
-    def __check_init__(self) -> None:
-        """Validate fields."""
-        for name in ("batch_size", "update_interval", "target_update_interval", "updates_per_round"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.start_steps < 0:
-            raise ValueError(f"start_steps must not be negative, got {self.start_steps}")
 
     @property
     def first_step(self) -> int:

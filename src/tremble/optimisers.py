@@ -5,20 +5,23 @@ Learning rates and epsilons are traced, so one compiled program serves several o
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import equinox as eqx
 import optax
 
-from tremble.core import Scalar
+from tremble.core import Scalar, Settings
+from tremble.settings import NON_NEGATIVE, POSITIVE, SHARE
 
 
-class Adam(eqx.Module):
+class Adam(Settings):
     """Adam as the published agents use it; presets set its epsilon to 0.01 / batch size."""
 
-    learning_rate: Scalar = 5e-5
-    adam_epsilon: Scalar = 1e-8
-    max_grad_norm: float | None = eqx.field(static=True, default=None)
+    learning_rate: Annotated[Scalar, NON_NEGATIVE] = 5e-5
+    adam_epsilon: Annotated[Scalar, POSITIVE] = 1e-8
+    max_grad_norm: Annotated[float, POSITIVE] | None = eqx.field(static=True, default=None)
     """Clip the gradient's global norm to this; None does not."""
-    decay_updates: int = eqx.field(static=True, default=0)
+    decay_updates: Annotated[int, NON_NEGATIVE] = eqx.field(static=True, default=0)
     """Lower the learning rate linearly to zero over so many updates; 0 keeps it."""
 
     def transform(self) -> optax.GradientTransformation:
@@ -27,18 +30,18 @@ class Adam(eqx.Module):
         return _clipped(optax.adam(rate, eps=self.adam_epsilon), self.max_grad_norm)
 
 
-class RMSProp(eqx.Module):
+class RMSProp(Settings):
     """RMSProp without momentum: gradient / (sqrt(mean square) + epsilon), as in PyTorch; or centred."""
 
-    learning_rate: Scalar = 1e-4
-    rms_decay: Scalar = 0.99
+    learning_rate: Annotated[Scalar, NON_NEGATIVE] = 1e-4
+    rms_decay: Annotated[Scalar, SHARE] = 0.99
     """Of the running means."""
-    rms_epsilon: Scalar = 1e-5
+    rms_epsilon: Annotated[Scalar, POSITIVE] = 1e-5
     centred: bool = eqx.field(static=True, default=False)
     """Divide by sqrt(mean square - squared mean + epsilon) instead, as the DQN of 2015 does."""
-    max_grad_norm: float | None = eqx.field(static=True, default=None)
+    max_grad_norm: Annotated[float, POSITIVE] | None = eqx.field(static=True, default=None)
     """Clip the gradient's global norm to this; None does not."""
-    decay_updates: int = eqx.field(static=True, default=0)
+    decay_updates: Annotated[int, NON_NEGATIVE] = eqx.field(static=True, default=0)
     """Lower the learning rate linearly to zero over so many updates; 0 keeps it."""
 
     def transform(self) -> optax.GradientTransformation:

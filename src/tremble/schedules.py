@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from tremble.core import Clock, Scalar, TimeOrigin, TimeUnit
+from tremble.core import Clock, Scalar, Settings, TimeOrigin, TimeUnit
+from tremble.settings import Range
 
 Step = int | float | Float[Array, "*t"]
 
@@ -35,12 +36,12 @@ def sqrt_log(t: Step, scale: Scalar) -> Float[Array, "*t"]:
     return scale * jnp.sqrt(jnp.log(t) / t)
 
 
-class Schedule(eqx.Module):
+class Schedule(Settings):
     """A size that shrinks over training: Delta_t of PQR, c_t of DLTV. Call it with the scale and the clock."""
 
     kind: Literal["power", "const", "sqrt_log"] = eqx.field(static=True, default="power")
     """scale t^-(1 + epsilon), the scale itself, or scale sqrt(log t / t)."""
-    schedule_epsilon: Scalar = 0.001
+    schedule_epsilon: Annotated[Scalar, Range(-1)] = 0.001
     """epsilon of ``power``; the others do not read it."""
     t_unit: TimeUnit = eqx.field(static=True, default="transitions")
     """Which counter of the clock t is."""

@@ -9,9 +9,13 @@ import dataclasses
 import difflib
 import importlib
 import json
+import math
 import types
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from numbers import Real
 from typing import (
+    Annotated,
     Any,
     ClassVar,
     Literal,
@@ -37,6 +41,76 @@ C = TypeVar("C", bound=Configurable)
 
 class SettingsError(ValueError):
     """A setting that does not exist, or a value it cannot have; the message names the nearest right one."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """The numbers a setting may be, written into its type: ``gamma: Annotated[Scalar, Range(0, 1)]``."""
+
+    low: float = -math.inf
+    high: float = math.inf
+    above: bool = False
+    """Whether the lower end is left out."""
+
+    def __contains__(self, number: float) -> bool:
+        return (self.low < number if self.above else self.low <= number) and number <= self.high
+
+    def __str__(self) -> str:
+        lower = f"{'above' if self.above else 'at least'} {self.low:g}" if math.isfinite(self.low) else ""
+        if not math.isfinite(self.high):
+            return lower or "a finite number"
+        if not lower:
+            return f"at most {self.high:.10g}"
+        return (
+            f"between {self.low:g} and {self.high:.10g}" if not self.above else f"{lower} and at most {self.high:.10g}"
+        )
+
+
+COUNT = Range(1)
+SIZE = Range(1, 65_536)
+"""Of a layer, a batch, a set of atoms: more is a mistake, or somebody else's file that wants all memory."""
+NON_NEGATIVE = Range(0)
+POSITIVE = Range(0, above=True)
+SHARE = Range(0, 1)
+POSITIVE_SHARE = Range(0, 1, above=True)
+ANY_NUMBER = Range()
+LARGEST_WHOLE = 2**31 - 1
+"""Whole numbers end up in 32 bits."""
+
+
+def check_ranges(module: Configurable) -> None:
+    """Refuse numbers outside the range of their field, and NaN and infinity in all of them.
+
+    Arrays are not looked at: they are traced, or come from numbers that were checked.
+    """
+    for name, domain in _ranges(type(module)).items():
+        _check_number(getattr(module, name), domain, name)
+
+
+def _check_number(value: Any, domain: Range, name: str) -> None:
+    if isinstance(value, tuple):
+        for entry in value:
+            _check_number(entry, domain, name)
+    if not isinstance(value, Real) or isinstance(value, bool):
+        return
+    if isinstance(value, int) and abs(value) > LARGEST_WHOLE:
+        raise SettingsError(f"{name} must be at most {LARGEST_WHOLE}, got {value}")
+    if not (math.isfinite(value) and float(value) in domain):
+        raise SettingsError(f"{name} must be {domain}, got {float(value):g}")
+
+
+@lru_cache(maxsize=256)
+def _ranges(kind: type) -> dict[str, Range]:
+    """The range of every field; any finite number where the type says nothing."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {field.name: _range_in(hints[field.name]) or ANY_NUMBER for field in dataclasses.fields(kind)}
+
+
+def _range_in(hint: Any) -> Range | None:
+    """The range that a type states, also as one of a union: ``Annotated[int, COUNT] | None``."""
+    if get_origin(hint) is Annotated:
+        return next((extra for extra in hint.__metadata__ if isinstance(extra, Range)), None)
+    return next((found for part in get_args(hint) if (found := _range_in(part)) is not None), None)
 
 
 def describe(module: Configurable) -> dict[str, Any]:
@@ -138,22 +212,21 @@ def convert(value: Any, hint: Any, old: Any, name: str) -> Any:
             raise SettingsError(f"{name} must be true or false, got {value!r}")
         return value
     if int in kinds or (isinstance(old, int) and float not in kinds):
-        if isinstance(value, bool | str) or float(value) != int(value):
+        if isinstance(value, bool | str | list | tuple) or not math.isfinite(value) or float(value) != int(value):
             raise SettingsError(f"{name} must be a whole number, got {value!r}")
         return int(value)
     if isinstance(old, tuple):
         return _whole_numbers(value if isinstance(value, list | tuple) else [value], name)
-    if isinstance(value, str):
+    if isinstance(value, str | list | tuple | dict | bool):
         raise SettingsError(f"{name} must be a number, got {value!r}")
-    is_scalar = getattr(value, "ndim", 0) == 0 and not isinstance(value, list | tuple)
-    return float(value) if is_scalar else value
+    return float(value) if getattr(value, "ndim", 0) == 0 else value
 
 
 def _whole_numbers(values: Iterable[Any], name: str) -> tuple[Any, ...]:
     """Whole numbers, also in groups: widths, and the layers of convolutions."""
     try:
         return tuple(_whole_numbers(v, name) if isinstance(v, list | tuple) else int(v) for v in values)
-    except ValueError as error:
+    except (ValueError, OverflowError, TypeError) as error:
         raise SettingsError(f"{name} must be whole numbers, got {values!r}") from error
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-import equinox as eqx
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from tremble.core import Clock, Noise
+from tremble.core import Clock, Noise, Settings
 from tremble.dist import ReturnDist
 
 
-class Criterion(eqx.Module):
+class Criterion(Settings):
     """A risk attitude or an exploration method: scores actions by their return distributions.
 
     Drawing and scoring are apart, so that noise can be drawn in bulk, shared between behaviour and target, kept for an

@@ -14,8 +14,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable
-from numbers import Real
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import equinox as eqx
 import jax
@@ -27,7 +26,7 @@ from jaxtyping import Array, Float
 from tremble.core import Scalar
 from tremble.criteria.base import RiskMeasure
 from tremble.dist import ReturnDist
-from tremble.settings import SettingsError, reference
+from tremble.settings import POSITIVE_SHARE, Range, SettingsError, reference
 
 Levels = Float[Array, "*levels"]
 Convention = Literal["cdf", "level"]
@@ -66,21 +65,11 @@ class Distortion(RiskMeasure):
         return dist.distorted_mean(lambda u: self.cdf_form(jnp.clip(u, 0.0, 1.0)))
 
 
-def _require_between(eta: Scalar, low: float, high: float, meaning: str) -> None:
-    """Raise for a number outside (low, high]; a traced value cannot be checked."""
-    if isinstance(eta, Real) and not low < eta <= high:
-        raise SettingsError(f"eta is {meaning}, {low:g} < eta <= {high:g}; got {eta}")
-
-
 class CVaR(Distortion):
     """Mean of the lowest eta share of the mass."""
 
-    eta: Scalar = 0.25
+    eta: Annotated[Scalar, POSITIVE_SHARE] = 0.25
     """The share: 1 is the mean, near 0 the worst outcome."""
-
-    def __check_init__(self) -> None:
-        """Validate the share."""
-        _require_between(self.eta, 0, 1, "a share of the mass")
 
     def cdf_form(self, u: Levels) -> Levels:
         """h(u) = min(u / eta, 1)."""
@@ -94,12 +83,8 @@ class CVaR(Distortion):
 class VaR(Distortion):
     """The eta-quantile: value at risk."""
 
-    eta: Scalar = 0.25
+    eta: Annotated[Scalar, POSITIVE_SHARE] = 0.25
     """The level; 1/2 is the median."""
-
-    def __check_init__(self) -> None:
-        """Validate the level."""
-        _require_between(self.eta, 0, 1, "a level")
 
     def cdf_form(self, u: Levels) -> Levels:
         """h(u) = 1 where u >= eta, else 0; a rounding error below eta counts as eta."""
@@ -145,15 +130,11 @@ class Power(Distortion):
 class CPW(Distortion):
     """The weighting of cumulative prospect theory, g(x) = x^eta / (x^eta + (1 - x)^eta)^(1/eta)."""
 
-    eta: Scalar = 0.71
-    """1 is the mean."""
+    eta: Annotated[Scalar, Range(0.28, above=True)] = 0.71
+    """1 is the mean; the weighting increases above 0.28 only."""
     convention: Convention = eqx.field(static=True, default="level")
     """IQN takes beta = g (``level``), prospect theory distorts probabilities by it, h = g (``cdf``). Below 1 the first
     weights both tails less, the second more."""
-
-    def __check_init__(self) -> None:
-        """Validate the exponent: g must increase."""
-        _require_between(self.eta, 0.28, math.inf, "an exponent for which the weighting increases")
 
     def weighting(self, x: Levels) -> Levels:
         """g(x)."""
@@ -175,12 +156,8 @@ class Norm(Distortion):
     Its level form as published is random; `level_form` is the quantile function of that law.
     """
 
-    eta: int = eqx.field(static=True, default=3)
-    """How many: 1 is the mean, many the median."""
-
-    def __check_init__(self) -> None:
-        """Validate the number: above 12 the sum loses its digits in float32."""
-        _require_between(self.eta, 0, 12, "a whole number")
+    eta: Annotated[int, Range(1, 12)] = eqx.field(static=True, default=3)
+    """How many: 1 is the mean, many the median. Above 12 the sum loses its digits in float32."""
 
     def cdf_form(self, u: Levels) -> Levels:
         """h(u) = sum_{k <= n u} (-1)^k C(n, k) (n u - k)^n / n!, n = eta: the Bates distribution function."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import equinox as eqx
 import jax
@@ -13,6 +13,7 @@ from tremble.core import Clock, Noise, Scalar
 from tremble.criteria.base import Criterion
 from tremble.dist import Order, ReturnDist
 from tremble.schedules import Schedule
+from tremble.settings import NON_NEGATIVE
 
 
 class Optimism(Criterion):
@@ -24,7 +25,7 @@ class Optimism(Criterion):
     The score may leave the range of the predicted returns; PQR's cannot.
     """
 
-    c: Scalar = 50.0
+    c: Annotated[Scalar, NON_NEGATIVE] = 50.0
     """Coefficient of the bonus (50 on N-Chain)."""
     draw_law: Literal["one", "normal"] = eqx.field(static=True, default="one")
     """The law of g: the constant one (DLTV) or standard normal (p-DLTV)."""

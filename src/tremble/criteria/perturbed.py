@@ -6,7 +6,7 @@ of the quantiles, so it never leaves their range; at xi = 1 it is the mean.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import equinox as eqx
 import jax
@@ -18,6 +18,7 @@ from tremble.criteria.base import Criterion
 from tremble.criteria.gamma import log_gammas
 from tremble.dist import Order, ReturnDist
 from tremble.schedules import Schedule
+from tremble.settings import NON_NEGATIVE, POSITIVE, SIZE
 
 
 def sample_dirichlet(key: PRNGKeyArray, n: int, beta: ArrayLike) -> Float[Array, "n"]:
@@ -60,13 +61,13 @@ class Perturbed(Criterion):
     paper's re-weighting by output index.
     """
 
-    delta_0: Scalar = 500.0
+    delta_0: Annotated[Scalar, NON_NEGATIVE] = 500.0
     """Size of the perturbation at t = 1."""
-    beta: Scalar = 0.05
+    beta: Annotated[Scalar, POSITIVE] = 0.05
     """Concentration of the Dirichlet law; smaller is spikier. The spread of the score goes with 1/(n_bins beta + 1)."""
-    v_max: Scalar = 130.0
+    v_max: Annotated[Scalar, POSITIVE] = 130.0
     """Bound of the returns; read by ``alpha = "theory"`` only (N-Chain: 13/(1 - 0.9))."""
-    n_bins: int = eqx.field(static=True, default=200)
+    n_bins: Annotated[int, SIZE] = eqx.field(static=True, default=200)
     """Into how many levels xi cuts [0, 1]; the number of quantiles of the head, unless you want otherwise."""
     schedule: Schedule = Schedule("power")
     """How Delta_t shrinks: delta_0 t^-(1 + epsilon) by default."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -12,6 +12,7 @@ from tremble.core import Clock, Noise, Scalar
 from tremble.criteria.base import Criterion
 from tremble.dist import ReturnDist
 from tremble.schedules import Schedule
+from tremble.settings import NON_NEGATIVE
 
 
 class WorstCase(Criterion):
@@ -25,7 +26,7 @@ class WorstCase(Criterion):
       It is taken for each action by itself, so until the range of the returns binds it ranks actions as the mean does.
     """
 
-    delta_0: Scalar = 500.0
+    delta_0: Annotated[Scalar, NON_NEGATIVE] = 500.0
     """Size of the set at t = 1."""
     ambiguity: Literal["direct", "gap"] = eqx.field(static=True, default="direct")
     """What Delta_t measures: the re-weighting, or the distance of its mean from the mean."""

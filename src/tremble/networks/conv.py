@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
+from tremble.core import Settings
 from tremble.networks.initialisation import Initialisation
 from tremble.networks.torsos import Mlp
+from tremble.settings import POSITIVE, SIZE
 
 Layers = tuple[tuple[int, int, int], ...]
 """(filters, size, stride) of each convolution."""
@@ -76,7 +78,7 @@ class ConvTorso(eqx.Module):
 
     convolutions: tuple[Conv, ...]
     dense: Mlp
-    scale: float = eqx.field(static=True)
+    scale: Annotated[float, POSITIVE] = eqx.field(static=True)
 
     def __call__(self, obs: Shaped[Array, "height width channels"]) -> Float[Array, "features"]:
         """Features of one picture; whole numbers are scaled to [0, 1]."""
@@ -86,14 +88,14 @@ class ConvTorso(eqx.Module):
         return self.dense(x)
 
 
-class ConvSpec(eqx.Module):
+class ConvSpec(Settings):
     """Convolutions for pictures ``[height, width, channels]``, and the dense layers behind them; all static."""
 
-    layers: Layers = eqx.field(static=True, default=NATURE)
-    widths: tuple[int, ...] = eqx.field(static=True, default=(512,))
+    layers: Annotated[Layers, SIZE] = eqx.field(static=True, default=NATURE)
+    widths: Annotated[tuple[int, ...], SIZE] = eqx.field(static=True, default=(512,))
     """The dense layers."""
     padding: Literal["valid", "same"] = eqx.field(static=True, default="valid")
-    scale: float = eqx.field(static=True, default=1 / 255)
+    scale: Annotated[float, POSITIVE] = eqx.field(static=True, default=1 / 255)
     """What pixels are multiplied by: 1/255 for bytes, 1 for zeros and ones."""
     initialisation: Initialisation = eqx.field(static=True, default="fan_in_uniform")
 

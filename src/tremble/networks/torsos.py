@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from typing import Annotated
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
+from tremble.core import Settings
 from tremble.networks.initialisation import Initialisation
 from tremble.networks.layers import affine
+from tremble.settings import SIZE
 
 
 class Mlp(eqx.Module):
@@ -36,10 +39,10 @@ class Mlp(eqx.Module):
         return x
 
 
-class MlpSpec(eqx.Module):
+class MlpSpec(Settings):
     """The torso an agent asks for, and how torso and head start; all static."""
 
-    widths: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
+    widths: Annotated[tuple[int, ...], SIZE] = eqx.field(static=True, default=(64, 64))
     """Hidden widths."""
     initialisation: Initialisation = eqx.field(static=True, default="fan_in_uniform")
     """PyTorch's default, because the code bases the paper's settings come from use it."""

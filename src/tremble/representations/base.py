@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from tremble.core import Clock, Noise, Transition, Use
+from tremble.core import Clock, Noise, Settings, Transition, Use
 from tremble.dist import ReturnDist
 from tremble.networks import Head, Network, batch_outputs, make_head
 
@@ -44,7 +44,7 @@ class ActContext(eqx.Module):
     clock: Clock
 
 
-class Representation(eqx.Module):
+class Representation(Settings):
     """How the return is predicted, and which loss trains it.
 
     A new one defines `init_head`, `predict` and `loss`; the other hooks have defaults. Predictions and losses take a

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import equinox as eqx
 import jax
@@ -14,6 +14,7 @@ from tremble.dist import ReturnDist
 from tremble.losses import huber
 from tremble.networks import HiddenBranch, linear, make_head
 from tremble.representations.base import DETERMINISTIC, ActContext, Query, Representation
+from tremble.settings import NON_NEGATIVE, POSITIVE_SHARE, SIZE
 
 
 class Ensemble(eqx.Module):
@@ -43,21 +44,14 @@ class Bootstrapped(Representation):
     is not known of its mean. A criterion that follows one of them for an episode (`RandomAtom`) explores by it.
     """
 
-    n_heads: int = eqx.field(static=True, default=10)
-    kappa: float = eqx.field(static=True, default=1.0)
-    prior_scale: Scalar = 3.0
+    n_heads: Annotated[int, SIZE] = eqx.field(static=True, default=10)
+    kappa: Annotated[float, NON_NEGATIVE] = eqx.field(static=True, default=1.0)
+    prior_scale: Annotated[Scalar, NON_NEGATIVE] = 3.0
     """How much of the random prior is in every estimate; 0 leaves the heads' own start as the only disagreement."""
-    mask_share: float = eqx.field(static=True, default=1.0)
+    mask_share: Annotated[float, POSITIVE_SHARE] = eqx.field(static=True, default=1.0)
     """Probability that a head learns from a transition; 1 shows all of them to every head, and stores nothing."""
-    n_hidden: int = eqx.field(static=True, default=0)
+    n_hidden: Annotated[int, NON_NEGATIVE] = eqx.field(static=True, default=0)
     """Width of each head's hidden layer; 0 means as wide as the features."""
-
-    def __check_init__(self) -> None:
-        """Validate fields."""
-        if self.n_heads < 1:
-            raise ValueError(f"n_heads must be at least 1, got {self.n_heads}")
-        if not 0 < self.mask_share <= 1:
-            raise ValueError(f"mask_share is a probability above 0, got {self.mask_share}")
 
     @property
     def n_torsos(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import equinox as eqx
 import jax
@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 from tremble.dist import ReturnDist
 from tremble.losses import categorical_cross_entropy, project, share_outside
 from tremble.representations.base import OutputRepresentation
+from tremble.settings import Range, SettingsError
 
 
 class Categorical(OutputRepresentation):
@@ -23,14 +24,12 @@ class Categorical(OutputRepresentation):
 
     v_min: float = eqx.field(static=True, default=-10.0)
     v_max: float = eqx.field(static=True, default=10.0)
-    n_atoms: int = eqx.field(static=True, default=51)
+    n_atoms: Annotated[int, Range(2)] = eqx.field(static=True, default=51)
 
     def __check_init__(self) -> None:
         """Validate fields."""
-        if not self.v_min < self.v_max or self.n_atoms < 2:
-            raise ValueError(
-                f"a support needs v_min < v_max and two atoms; got {self.v_min}, {self.v_max}, {self.n_atoms}"
-            )
+        if not self.v_min < self.v_max:
+            raise SettingsError(f"v_min must be below v_max; got {self.v_min} and {self.v_max}")
 
     @property
     def support(self) -> Float[Array, "atoms"]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import equinox as eqx
 from jaxtyping import Array, Float
@@ -10,12 +10,13 @@ from jaxtyping import Array, Float
 from tremble.dist import ReturnDist
 from tremble.losses import huber
 from tremble.representations.base import OutputRepresentation
+from tremble.settings import NON_NEGATIVE
 
 
 class Expected(OutputRepresentation):
     """A single atom, trained by the Huber loss of the temporal difference (its gradient is clipped to +-kappa)."""
 
-    kappa: float = eqx.field(static=True, default=1.0)
+    kappa: Annotated[float, NON_NEGATIVE] = eqx.field(static=True, default=1.0)
 
     @property
     def n_outputs(self) -> int:

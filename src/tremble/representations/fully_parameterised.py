@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import equinox as eqx
 import jax
@@ -15,6 +15,7 @@ from tremble.dist import ReturnDist
 from tremble.networks import ImplicitHead, Network
 from tremble.representations.base import DETERMINISTIC, Query, Representation
 from tremble.representations.quantile import quantile_losses
+from tremble.settings import NON_NEGATIVE, SIZE
 
 
 class FractionHead(eqx.Module):
@@ -37,11 +38,11 @@ class FullyParameterised(Representation):
     dW1/dtau_i = 2 Z(tau_i) - Z(tau_hat_i) - Z(tau_hat_{i+1}) for the action taken, with an optimiser of its own.
     """
 
-    n_fractions: int = eqx.field(static=True, default=32)
-    kappa: float = eqx.field(static=True, default=1.0)
-    n_cosines: int = eqx.field(static=True, default=64)
-    n_hidden: int = eqx.field(static=True, default=0)
-    fraction_learning_rate: Scalar = 2.5e-9
+    n_fractions: Annotated[int, SIZE] = eqx.field(static=True, default=32)
+    kappa: Annotated[float, NON_NEGATIVE] = eqx.field(static=True, default=1.0)
+    n_cosines: Annotated[int, SIZE] = eqx.field(static=True, default=64)
+    n_hidden: Annotated[int, NON_NEGATIVE] = eqx.field(static=True, default=0)
+    fraction_learning_rate: Annotated[Scalar, NON_NEGATIVE] = 2.5e-9
     """Of RMSProp for the fractions; tiny, as published, because moving fractions changes the loss."""
 
     def init_head(

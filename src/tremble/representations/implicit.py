@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import equinox as eqx
 import jax
@@ -15,6 +15,7 @@ from tremble.dist import ReturnDist
 from tremble.networks import ImplicitHead
 from tremble.representations.base import DETERMINISTIC, Query, Representation
 from tremble.representations.quantile import quantile_losses
+from tremble.settings import NON_NEGATIVE, SIZE
 
 
 def midpoints(n: int) -> Float[Array, "n"]:
@@ -45,15 +46,15 @@ class Implicit(Representation):
     """
 
     random_levels = True
-    n_online: int = eqx.field(static=True, default=64)
+    n_online: Annotated[int, SIZE] = eqx.field(static=True, default=64)
     """Levels of the prediction that is trained."""
-    n_target: int = eqx.field(static=True, default=64)
+    n_target: Annotated[int, SIZE] = eqx.field(static=True, default=64)
     """Levels of the target."""
-    n_choose: int = eqx.field(static=True, default=32)
+    n_choose: Annotated[int, SIZE] = eqx.field(static=True, default=32)
     """Levels when an action is chosen."""
-    kappa: float = eqx.field(static=True, default=1.0)
-    n_cosines: int = eqx.field(static=True, default=64)
-    n_hidden: int = eqx.field(static=True, default=0)
+    kappa: Annotated[float, NON_NEGATIVE] = eqx.field(static=True, default=1.0)
+    n_cosines: Annotated[int, SIZE] = eqx.field(static=True, default=64)
+    n_hidden: Annotated[int, NON_NEGATIVE] = eqx.field(static=True, default=0)
     """Width of the layer behind the product; 0 means as wide as the features."""
     choose_levels: Literal["random", "midpoints"] = eqx.field(static=True, default="random")
     """Levels when an action is chosen: as published, or evenly spaced, which is what a spiky re-weighting wants."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import equinox as eqx
 import jax
@@ -17,6 +17,7 @@ from tremble.representations.base import DETERMINISTIC, ActContext, Query, Repre
 from tremble.representations.implicit import midpoints, predict_at_levels
 from tremble.representations.quantile import quantile_losses
 from tremble.schedules import Schedule
+from tremble.settings import NON_NEGATIVE, SIZE, Range
 
 
 def grid(n: int) -> Float[np.ndarray, "n_plus_1"]:
@@ -102,26 +103,21 @@ class NonDecreasing(Representation):
     """
 
     random_levels = True
-    n_intervals: int = eqx.field(static=True, default=32)
-    n_online: int = eqx.field(static=True, default=64)
+    n_intervals: Annotated[int, Range(2)] = eqx.field(static=True, default=32)
+    n_online: Annotated[int, SIZE] = eqx.field(static=True, default=64)
     """Levels of the prediction that is trained."""
-    n_target: int = eqx.field(static=True, default=64)
+    n_target: Annotated[int, SIZE] = eqx.field(static=True, default=64)
     """Levels of the target."""
-    kappa: float = eqx.field(static=True, default=1.0)
-    n_cosines: int = eqx.field(static=True, default=64)
-    n_hidden: int = eqx.field(static=True, default=0)
+    kappa: Annotated[float, NON_NEGATIVE] = eqx.field(static=True, default=1.0)
+    n_cosines: Annotated[int, SIZE] = eqx.field(static=True, default=64)
+    n_hidden: Annotated[int, NON_NEGATIVE] = eqx.field(static=True, default=0)
     """Width of the hidden layer behind the product; 0 means as wide as the features."""
     bonus: Literal["w1", "w2", "none"] = eqx.field(static=True, default="w1")
     """The distance that measures the imitator's error; ``none`` leaves both networks out."""
-    c: Scalar = 50.0
+    c: Annotated[Scalar, NON_NEGATIVE] = 50.0
     """Coefficient of the bonus."""
     schedule: Schedule = Schedule("sqrt_log")
     """How c_t shrinks."""
-
-    def __check_init__(self) -> None:
-        """A grid has an interval between its ends."""
-        if self.n_intervals < 2:
-            raise ValueError(f"n_intervals must be at least 2, got {self.n_intervals}")
 
     @property
     def n_torsos(self) -> int:

@@ -7,7 +7,7 @@ is random with probability epsilon_Omega, else the one of the highest value Q_Om
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import equinox as eqx
 import jax
@@ -21,6 +21,7 @@ from tremble.dist import ReturnDist
 from tremble.networks import Head, Network
 from tremble.representations.base import DETERMINISTIC, ActContext, Query, Representation
 from tremble.representations.quantile import Quantile
+from tremble.settings import NON_NEGATIVE, SHARE, SIZE
 
 
 class OptionHead(eqx.Module):
@@ -73,19 +74,14 @@ class QuantileOptions(Representation):
     """
 
     quantiles: Quantile = Quantile()
-    n_options: int = eqx.field(static=True, default=10)
-    option_beta: Scalar = 0.01
+    n_options: Annotated[int, SIZE] = eqx.field(static=True, default=10)
+    option_beta: Annotated[Scalar, SHARE] = 0.01
     """Probability that an option ends at a step."""
-    option_epsilon_start: Scalar = 1.0
+    option_epsilon_start: Annotated[Scalar, SHARE] = 1.0
     """Probability that the next option is a random one, at first."""
-    option_epsilon_end: Scalar = 0.0
-    option_epsilon_decay_steps: Scalar = 4e7
+    option_epsilon_end: Annotated[Scalar, SHARE] = 0.0
+    option_epsilon_decay_steps: Annotated[Scalar, NON_NEGATIVE] = 4e7
     """Transitions over which it falls in a straight line; published as the whole run."""
-
-    def __check_init__(self) -> None:
-        """Validate fields."""
-        if self.n_options < 1:
-            raise ValueError(f"n_options must be at least 1, got {self.n_options}")
 
     def init_head(
         self, key: PRNGKeyArray, n_features: int, n_actions: int, dueling: bool = False, noisy: bool = False

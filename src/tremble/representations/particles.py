@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import equinox as eqx
 import jax
@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 from tremble.dist import ReturnDist
 from tremble.losses import squared_mmd
 from tremble.representations.base import OutputRepresentation
+from tremble.settings import SIZE
 
 
 class Particles(OutputRepresentation):
@@ -19,7 +20,7 @@ class Particles(OutputRepresentation):
     Criteria that read levels should sort them first (``order = "sorted"``).
     """
 
-    n_particles: int = eqx.field(static=True, default=200)
+    n_particles: Annotated[int, SIZE] = eqx.field(static=True, default=200)
 
     @property
     def n_outputs(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import equinox as eqx
 import jax
@@ -12,13 +12,14 @@ from jaxtyping import Array, Float
 from tremble.dist import ReturnDist
 from tremble.losses import quantile_huber
 from tremble.representations.base import OutputRepresentation
+from tremble.settings import NON_NEGATIVE, SIZE
 
 
 class Quantile(OutputRepresentation):
     """N atoms of mass 1/N at the levels tau_hat_i = (i - 1/2)/N, trained by the quantile Huber loss."""
 
-    n_quantiles: int = eqx.field(static=True, default=200)
-    kappa: float = eqx.field(static=True, default=1.0)
+    n_quantiles: Annotated[int, SIZE] = eqx.field(static=True, default=200)
+    kappa: Annotated[float, NON_NEGATIVE] = eqx.field(static=True, default=1.0)
     """Where the loss turns from quadratic to linear; 0 is plain quantile regression."""
     monotone: bool = eqx.field(static=True, default=False)
     """Quantiles that cannot cross: a lowest one plus non-negative increments."""

@@ -12,11 +12,16 @@ the right even after the wind has taken the reward out of reach; and bsuite's co
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from tremble.core import Settings
+from tremble.settings import NON_NEGATIVE, Range
 
 MOVE_COST = 0.01
 """What going right all the way costs."""
@@ -29,25 +34,18 @@ class DeepSeaState(eqx.Module):
     column: Int[Array, "*batch"]
 
 
-class DeepSea(eqx.Module):
+class DeepSea(Settings):
     """An N x N grid entered top left; episodes last exactly N steps."""
 
-    size: int = eqx.field(static=True, default=10)
+    size: Annotated[int, Range(2)] = eqx.field(static=True, default=10)
     """N."""
     stochastic: bool = eqx.field(static=True, default=False)
     """A move to the right fails with probability 1/N (it costs all the same, and the block only sinks), and the two
     bottom corners add N(0, 1) to the reward."""
-    mapping_seed: int = eqx.field(static=True, default=42)
+    mapping_seed: Annotated[int, NON_NEGATIVE] = eqx.field(static=True, default=42)
     """Which action is which in each cell, as in bsuite."""
     randomise_actions: bool = eqx.field(static=True, default=True)
     """Whether the seed decides that; if not, action 1 is right everywhere."""
-
-    def __check_init__(self) -> None:
-        """Refuse grids without a choice to make, and seeds NumPy does not take."""
-        if self.size < 2:
-            raise ValueError(f"size must be at least 2, got {self.size}")
-        if not 0 <= self.mapping_seed < 2**32:
-            raise ValueError(f"mapping_seed must be between 0 and 2^32 - 1, got {self.mapping_seed}")
 
     @property
     def n_actions(self) -> int:

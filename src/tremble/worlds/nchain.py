@@ -9,7 +9,7 @@ explored" keeps going right. The dynamics below are written once, for JAX and fo
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import equinox as eqx
 import jax
@@ -17,7 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from tremble.core import Scalar
+from tremble.core import Scalar, Settings
+from tremble.settings import COUNT, NON_NEGATIVE, Range
 from tremble.worlds.gaussian_mixture import GaussianMixture
 
 LEFT, RIGHT, N_ACTIONS = 0, 1, 6
@@ -31,7 +32,7 @@ class ChainState(eqx.Module):
     elapsed: Int[Array, "*batch"]
 
 
-class NChain(eqx.Module):
+class NChain(Settings):
     """A chain of states; actions 0 left, 1 right, 2 to 5 stay. The ends pay once and end the episode."""
 
     left_reward: Scalar = 10.0
@@ -40,30 +41,28 @@ class NChain(eqx.Module):
     """Lower mean of the right end's mixture."""
     right_high: Scalar = 13.0
     """Upper mean of the right end's mixture."""
-    reward_noise: Scalar = 0.1
+    reward_noise: Annotated[Scalar, NON_NEGATIVE] = 0.1
     """Standard deviation of each Gaussian."""
     reward_scale: Scalar = 1.0
     """Every reward is multiplied by this."""
-    length: int = eqx.field(static=True, default=5)
+    length: Annotated[int, Range(3)] = eqx.field(static=True, default=5)
     """Number of states; odd, the start is in the middle."""
     reward_on: Literal["exit", "enter"] = eqx.field(static=True, default="exit")
     """``exit``: paid by any action taken in an end state, so the optimal return from the start is gamma^2 times the
     reward, the ground truth the paper states. ``enter``: paid on arrival, one step sooner."""
     encoding: Literal["one_hot", "thermometer"] = eqx.field(static=True, default="one_hot")
     """Observation of state s: the s-th unit vector, or ones up to and including s."""
-    time_limit: int | None = eqx.field(static=True, default=None)
+    time_limit: Annotated[int, COUNT] | None = eqx.field(static=True, default=None)
     """Truncate episodes after this many steps (they then bootstrap); None never does."""
 
     def __check_init__(self) -> None:
         """Refuse chains without a middle, and unknown choices."""
-        if self.length < 3 or self.length % 2 == 0:
-            raise ValueError(f"length must be odd and at least 3, so that there is a middle; got {self.length}")
+        if self.length % 2 == 0:
+            raise ValueError(f"length must be odd, so that there is a middle; got {self.length}")
         if self.reward_on not in ("exit", "enter"):
             raise ValueError(f"reward_on must be 'exit' or 'enter', got {self.reward_on!r}")
         if self.encoding not in ("one_hot", "thermometer"):
             raise ValueError(f"encoding must be 'one_hot' or 'thermometer', got {self.encoding!r}")
-        if self.time_limit is not None and self.time_limit < 1:
-            raise ValueError(f"time_limit must be at least 1 or None, got {self.time_limit}")
 
     @property
     def n_actions(self) -> int:
@@ -135,8 +134,13 @@ class NChain(eqx.Module):
         return optimal
 
     def is_optimal_at(self, position: Any, action: Any) -> Any:
-        """Left between the ends; anything at the left end (it only collects); nothing at the right end."""
-        return (position == 0) | ((position < self.length - 1) & (action == LEFT))
+        """Towards the end with the larger mean reward; anything at that end (it only collects), nothing at the other.
+
+        Left is that end for the paper's rewards, and if both are equal.
+        """
+        left = 1 * (self.reward_scale * self.left_reward >= self.reward_scale * (self.right_low + self.right_high) / 2)
+        last = self.length - 1
+        return (position == (1 - left) * last) | ((position > 0) & (position < last) & (action == 1 - left))
 
     def reward_law(self, end: Literal["left", "right"]) -> GaussianMixture:
         """Exact law of the reward an end pays."""

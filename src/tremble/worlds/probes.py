@@ -6,21 +6,22 @@ bookkeeping, its distribution, or its treatment of time limits. Run them in this
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from tremble.core import Noise
+from tremble.core import Noise, Settings
+from tremble.settings import COUNT
 
 Observation = Float[Array, "1"]
 Outcome = tuple[Any, Float[Array, ""], Bool[Array, ""], Bool[Array, ""]]
 """Next state, reward, terminated, truncated."""
 
 
-class Probe(eqx.Module):
+class Probe(Settings):
     """What most probes share: two actions, episodes of one step, and a state that is the observation."""
 
     @property
@@ -166,13 +167,8 @@ class TruncationOnly(Probe):
     A learner that takes the cut for an end gets 1/(1 - gamma (1 - 1/T)) instead: it does not see the clock.
     """
 
-    time_limit: int = eqx.field(static=True, default=5)
+    time_limit: Annotated[int, COUNT] = eqx.field(static=True, default=5)
     """Steps of an episode."""
-
-    def __check_init__(self) -> None:
-        """Refuse episodes without steps."""
-        if self.time_limit < 1:
-            raise ValueError(f"time_limit must be at least 1, got {self.time_limit}")
 
     def reset(self, key: PRNGKeyArray) -> Int[Array, ""]:
         """No steps taken."""

@@ -9,18 +9,21 @@ r"""A grid with a short risky path and a long safe one.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from tremble.core import Scalar
+from tremble.core import Scalar, Settings
+from tremble.settings import SHARE, Range
 
 MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))
 """Up, right, down, left, as changes of row and column."""
 
 
-class RiskyGrid(eqx.Module):
+class RiskyGrid(Settings):
     """The state is the number of the cell, row by row; the number after the last cell is the end of the episode."""
 
     stake: Scalar = 0.5
@@ -28,15 +31,10 @@ class RiskyGrid(eqx.Module):
     loss: Scalar = -0.03
     """Mean cost of a gamble; negative for a gain. Above ``-step_cost``, or endless gambling would be optimal."""
     step_cost: Scalar = 0.05
-    slip: Scalar = 0.1
+    slip: Annotated[Scalar, SHARE] = 0.1
     """Probability of a sideways move, equal for both sides."""
-    width: int = eqx.field(static=True, default=5)
-    height: int = eqx.field(static=True, default=3)
-
-    def __check_init__(self) -> None:
-        """Validate the size."""
-        if self.width < 3 or self.height < 2:
-            raise ValueError(f"a risky grid needs width 3 and height 2 at least, got {self.width} x {self.height}")
+    width: Annotated[int, Range(3)] = eqx.field(static=True, default=5)
+    height: Annotated[int, Range(2)] = eqx.field(static=True, default=3)
 
     @property
     def n_actions(self) -> int:

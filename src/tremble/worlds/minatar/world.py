@@ -7,7 +7,7 @@ made explicit: a game consumes numbers from [0, 1) in the order in which the pac
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import Annotated, Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -15,7 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, UInt8
 
-from tremble.core import Scalar
+from tremble.core import Scalar, Settings
+from tremble.settings import COUNT, SHARE
 
 SIDE = 10
 NOOP, LEFT, UP, RIGHT, DOWN, FIRE = range(6)
@@ -78,7 +79,7 @@ class MinAtarState(eqx.Module):
     elapsed: Whole
 
 
-class MinAtar(eqx.Module):
+class MinAtar(Settings):
     """A game as an environment.
 
     The package remembers the last action across episodes, so that the first one of an episode may be the last of the
@@ -86,11 +87,11 @@ class MinAtar(eqx.Module):
     """
 
     game: Game
-    sticky: Scalar = 0.1
+    sticky: Annotated[Scalar, SHARE] = 0.1
     """Probability that the last action is repeated in place of the chosen one."""
     actions: Literal["full", "minimal"] = eqx.field(static=True, default="full")
     """All six, as in the paper, or only those that do something in this game."""
-    time_limit: int | None = eqx.field(static=True, default=10_000)
+    time_limit: Annotated[int, COUNT] | None = eqx.field(static=True, default=10_000)
     """Truncate episodes after this many steps (they then bootstrap). The package has no limit, and at the surface of
     Seaquest a game never ends; None is the package's way."""
 
@@ -98,8 +99,6 @@ class MinAtar(eqx.Module):
         """Refuse what no game can have."""
         if self.actions not in ("full", "minimal"):
             raise ValueError(f"actions must be 'full' or 'minimal', got {self.actions!r}")
-        if self.time_limit is not None and self.time_limit < 1:
-            raise ValueError(f"time_limit must be at least 1, got {self.time_limit}")
 
     @property
     def n_actions(self) -> int:
