@@ -129,6 +129,10 @@ class AtariVector:
             self._actions[i].append(int(self._sent[i]))
         return np.array(score, np.float64), np.array(terminated, bool)
 
+    def undo(self) -> bool:
+        """As `Environment.undo`: not possible."""
+        return False
+
     def snapshot(self) -> Snapshots | None:
         """The seed of each episode, and its actions so far."""
         return [

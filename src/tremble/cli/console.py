@@ -1,4 +1,7 @@
-"""What the commands share: where they write to, and options that several of them have."""
+"""What the commands share: where they write to, and options that several of them have.
+
+Text in f-strings for `console` is markup: what comes from files, environments or users goes through `escape.console`.
+"""
 
 from typing import Annotated, Literal
 

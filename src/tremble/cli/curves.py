@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich.table import Table
+from rich.text import Text
 from tyro.conf import Positional
 
+from tremble import escape
 from tremble.cli.console import console
 
 
@@ -40,6 +42,7 @@ class Curves:
         write_text(self.out / "report.md", report_curves(curves, self.out))
         table = Table(*HEADINGS)
         for curve in curves:
-            table.add_row(*row(curve))
+            table.add_row(*(Text(escape.plain(cell)) for cell in row(curve)))
         console.print(table)
-        console.print(f"written to [bold]{self.out / 'report.md'}[/], figure and data beside it")
+        report = escape.console(self.out / "report.md")
+        console.print(f"written to [bold]{report}[/], figure and data beside it")

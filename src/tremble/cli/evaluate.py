@@ -11,6 +11,7 @@ from typing import Any, Literal
 from rich.table import Table
 from tyro.conf import Positional
 
+from tremble import escape
 from tremble.cli.console import Assignments, console
 
 
@@ -44,22 +45,26 @@ class Evaluate:
     """Probability of a random action (default: 0; on Atari, what the protocol says)."""
     env_set: Assignments = ()
     """Change an option of the environment, to test the agent in a variant: --env-set right_high=17."""
+    trust_code: bool = False
+    """Import the environment, criterion or functions that the run's files name as module:name."""
 
     def run(self) -> None:
         """Execute the command."""
         import numpy as np
         from rich.progress import Progress
 
+        from tremble.records import finite
         from tremble.report.statistics import mean_interval
         from tremble.settings import parse_assignments
         from tremble.training.checkpoint import write_text
+        from tremble.training.consent import code_of_environment, require_consent
         from tremble.training.evaluation import evaluate
         from tremble.training.run import evaluation_maker, evaluation_settings
         from tremble.training.trained import load
 
-        # The run's environment is executed below in any case, so its code is trusted.
-        agent = load(self.run_directory, weights=self.weights, trust_code=True)
+        agent = load(self.run_directory, weights=self.weights, trust_code=self.trust_code)
         assert agent.spec is not None
+        require_consent(self.run_directory, code_of_environment(agent.spec), self.trust_code)
         spec = dataclasses.replace(agent.spec, env_options=agent.spec.env_options | parse_assignments(self.env_set))
         how = evaluation_settings(spec) | {"episodes": self.episodes, "steps": self.steps}
         epsilon = how["epsilon"] = how.get("epsilon", 0.0) if self.epsilon is None else self.epsilon
@@ -79,7 +84,7 @@ class Evaluate:
         console.print(
             f"return {result.mean:.2f}  95 % [{interval.low:.2f}, {interval.high:.2f}]  "
             f"median {np.median(result.returns):.2f}  min {result.returns.min():.2f}  max {result.returns.max():.2f}  "
-            f"over {len(result.returns)} episodes of {spec.env}"
+            f"over {len(result.returns)} episodes of {escape.console(spec.env)}"
         )
         calibration = result.calibration()
         title = "Calibration: share of episodes at or below the predicted quantile"
@@ -101,5 +106,5 @@ class Evaluate:
         row: dict[str, Any] = {"weights": self.weights, "step": agent.counts.transitions}
         row |= {"episodes": len(result.returns), "seed": self.seed, "criterion": self.criterion, "epsilon": epsilon}
         row |= {f"criterion.{name}": value for name, value in settings.items()}
-        write_text(out, json.dumps(row | result.row(), indent=1) + "\n")
-        console.print(f"written to [bold]{out}[/]")
+        write_text(out, json.dumps(finite(row | result.row()), indent=1, allow_nan=False) + "\n")
+        console.print(f"written to [bold]{escape.console(out)}[/]")

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 from tyro.conf import Positional
 
+from tremble import escape
 from tremble.cli.console import Assignments, console
 
 
@@ -55,15 +56,15 @@ class List:
         if self.explain is None:
             title, table = f"{agent} ({where})", Table("setting", "value", "set by")
             for name, assignments in trace.items():
-                table.add_row(name, Text(str(assignments[-1].value)), assignments[-1].layer)
+                table.add_row(name, Text(escape.plain(assignments[-1].value)), assignments[-1].layer)
         else:
             name = full_name(self.explain, trace)
             title, table = f"{name} of {agent} ({where})", Table("layer", "value", "source")
             for assignment in trace[name]:
                 style = "bold" if assignment is trace[name][-1] else "dim"
                 cells = (assignment.layer, str(assignment.value), assignment.source)
-                table.add_row(*(Text(cell, style=style) for cell in cells))
-        console.print(Text(title, style="bold"))
+                table.add_row(*(Text(escape.plain(cell), style=style) for cell in cells))
+        console.print(Text(escape.plain(title), style="bold"))
         console.print(table)
 
 
@@ -71,7 +72,7 @@ def _show_names() -> None:
     for title, names in _sections():
         table = Table.grid(padding=(0, 3))
         for name, about in names.items():
-            table.add_row(f"  [bold]{name}[/]", Text(about))
+            table.add_row(f"  [bold]{escape.console(name)}[/]", Text(about))
         console.print(f"[bold underline]{title}[/]")
         console.print(table)
         console.print()

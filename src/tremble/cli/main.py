@@ -9,6 +9,7 @@ import tyro
 from rich.console import Console
 from rich.text import Text
 
+from tremble import escape
 from tremble.cli.console import console
 from tremble.cli.curves import Curves
 from tremble.cli.doctor import Doctor
@@ -36,10 +37,15 @@ def main(arguments: list[str] | None = None) -> None:
     except KeyboardInterrupt:
         console.print("\n[yellow]interrupted.[/] What was finished is kept: repeat the command to continue.")
         sys.exit(130)
+    except SystemExit as stop:
+        if stop.code == 143:
+            console.print("\n[yellow]terminated.[/] What was finished is kept: repeat the command to continue.")
+        raise
     except Exception as error:
         if not isinstance(error, _expected_errors()):
             raise
-        Console(stderr=True).print("[bold red]error:[/]", Text(str(error)), highlight=False, soft_wrap=True)
+        message = "\n".join(escape.plain(line) for line in str(error).splitlines())
+        Console(stderr=True).print("[bold red]error:[/]", Text(message), highlight=False, soft_wrap=True)
         sys.exit(1)
     finally:
         sys.stdout.flush()
@@ -49,11 +55,20 @@ def _expected_errors() -> tuple[type[Exception], ...]:
     """Errors whose message is enough for a user. Imported after a failure only."""
     from tremble.envs.encoding import UnsupportedSpaceError
     from tremble.envs.gym import EnvironmentFaultError
+    from tremble.records import CheckpointError
+    from tremble.replay import DivergedError
     from tremble.settings import SettingsError
     from tremble.studies.pool import PoolError
-    from tremble.training.checkpoint import CheckpointError
 
-    return (SettingsError, UnsupportedSpaceError, EnvironmentFaultError, CheckpointError, PoolError, OSError)
+    return (
+        SettingsError,
+        UnsupportedSpaceError,
+        EnvironmentFaultError,
+        CheckpointError,
+        DivergedError,
+        PoolError,
+        OSError,
+    )
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from tyro.conf import Positional
 
+from tremble import escape
 from tremble.cli.console import Assignments, console
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class Illustrate:
         from tremble.studies.illustrations.figures import illustrate
 
         illustrate(self.out)
-        console.print(f"figures in [bold]{self.out}[/]")
+        console.print(f"figures in [bold]{escape.console(self.out)}[/]")
 
 
 def _run_study(study: Plan, settings: Study, default_out: Path, show_counts: bool = False) -> None:
@@ -121,7 +122,7 @@ def _run_study(study: Plan, settings: Study, default_out: Path, show_counts: boo
     report = run_study(study, options, console)
     if show_counts:
         console.print(_as_rich(count_table(collect(study, dataclasses.replace(options, report_only=True), console))))
-    console.print(f"report: [bold]{report}[/]   figures and data beside it")
+    console.print(f"report: [bold]{escape.console(report)}[/]   figures and data beside it")
 
 
 def _as_rich(markdown: str) -> Table:

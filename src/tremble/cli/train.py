@@ -12,6 +12,7 @@ from typing import Any
 from rich.table import Table
 from tyro.conf import Positional
 
+from tremble import escape
 from tremble.cli.console import Assignments, TrackerNames, console
 
 
@@ -113,17 +114,26 @@ class Resume:
     """The directory given to `tremble train --out`."""
     track: TrackerNames = ()
     """Send the metrics there too."""
+    trust_code: bool = False
+    """Import the environment, criterion or functions that the run's files name as module:name. Importing executes
+    them: only for runs that come from somebody you trust."""
 
     def run(self) -> None:
         """Execute the command."""
+        from tremble.training.machine import restore_flags
         from tremble.training.run import resume
         from tremble.training.run_directory import RunFiles
         from tremble.training.spec import RunSpec
 
-        contents = RunFiles(self.run_directory).newest(check_blocks=False)
-        spec = None if contents is None else RunSpec(**contents.meta["spec"])
-        title, steps = ("resume", 1) if spec is None else (f"{spec.agent} on {spec.env}", spec.steps)
-        _show_run(lambda how: resume(self.run_directory, trackers=self.track, **how), title, steps, self.run_directory)
+        described = RunFiles(self.run_directory).described()
+        spec = described.record("spec", RunSpec)
+        restore_flags(described.made_with()[-1])  # before JAX computes anything
+        _show_run(
+            lambda how: resume(self.run_directory, trackers=self.track, trust_code=self.trust_code, **how),
+            f"{spec.agent} on {spec.env}",
+            spec.steps,
+            self.run_directory,
+        )
 
 
 def _show_run(go: Callable[[dict[str, Any]], Any], title: str, steps: int, out: Path) -> None:
@@ -131,7 +141,7 @@ def _show_run(go: Callable[[dict[str, Any]], Any], title: str, steps: int, out: 
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     columns = (
-        TextColumn(title),
+        TextColumn(escape.console(title)),
         BarColumn(),
         TextColumn("{task.completed:,}/{task.total:,}"),
         TextColumn("{task.fields[note]}"),
@@ -156,9 +166,13 @@ def _show_run(go: Callable[[dict[str, Any]], Any], title: str, steps: int, out: 
 
         with warnings.catch_warnings():
             warnings.simplefilter("always", UserWarning)
-            warnings.showwarning = lambda message, *rest: console.print(f"[yellow]warning:[/] {message}")
+            warnings.showwarning = lambda message, *rest: console.print(
+                f"[yellow]warning:[/] {escape.console(message)}"
+            )
             try:
-                run = go({"on_progress": show, "on_message": lambda text: console.print(f"[dim]{text}[/]")})
+                run = go(
+                    {"on_progress": show, "on_message": lambda text: console.print(f"[dim]{escape.console(text)}[/]")}
+                )
             except BaseException:
                 progress.live.transient = begin is None  # a bar that never moved would only hide the message
                 raise
@@ -178,7 +192,9 @@ def _show_run(go: Callable[[dict[str, Any]], Any], title: str, steps: int, out: 
         title = f"Evaluations, {f'{steps:,} steps' if steps else f'{episodes} episodes'} each"
         table = Table("step", "mean return", "min", "max", title=title)
         for row in run.evaluations:
-            shown = (row["mean"], min(row["returns"]), max(row["returns"]))
-            table.add_row(f"{row['step']:,}", *[f"{x:.2f}" for x in shown])
+            returns = [x for x in row["returns"] if x is not None]
+            shown = (row["mean"], min(returns, default=None), max(returns, default=None))
+            table.add_row(f"{row['step']:,}", *["not finite" if x is None else f"{x:.2f}" for x in shown])
         console.print(table)
-    console.print(f"saved in [bold]{out}[/]" + ("" if run.log else f"   next: tremble evaluate {out}"))
+    where = escape.console(out)
+    console.print(f"saved in [bold]{where}[/]" + ("" if run.log else f"   next: tremble evaluate {where}"))

@@ -9,6 +9,7 @@ from typing import Literal
 
 from tyro.conf import Positional
 
+from tremble import escape
 from tremble.cli.console import Assignments, console
 
 
@@ -43,20 +44,23 @@ class Video:
     """Frames per second."""
     actions: tuple[str, ...] = ()
     """Names of the actions, for the legend."""
+    trust_code: bool = False
+    """Import the environment, criterion or functions that the run's files name as module:name."""
 
     def run(self) -> None:
         """Execute the command."""
         from rich.progress import Progress
 
         from tremble.settings import SettingsError, parse_assignments
+        from tremble.training.consent import code_of_environment, require_consent
         from tremble.training.evaluation import policy_of
         from tremble.training.run import evaluation_maker
         from tremble.training.trained import load
         from tremble.viewer.video import play, write_video
 
-        # The run's environment is executed below in any case, so its code is trusted.
-        agent = load(self.run_directory, weights=self.weights, trust_code=True)
+        agent = load(self.run_directory, weights=self.weights, trust_code=self.trust_code)
         assert agent.spec is not None
+        require_consent(self.run_directory, code_of_environment(agent.spec), self.trust_code)
         if self.actions and len(self.actions) != agent.n_actions:
             raise SettingsError(f"there are {agent.n_actions} actions, but {len(self.actions)} names")
         spec = dataclasses.replace(agent.spec, env_options=agent.spec.env_options | {"render_mode": "rgb_array"})
@@ -79,4 +83,6 @@ class Video:
                 names=self.actions or getattr(env.unwrapped, "action_names", None),
                 on_frame=lambda done: progress.update(bar, completed=done),
             )
-        console.print(f"{len(scenes)} steps, return {scenes[-1].total:.1f} before the last reward: [bold]{out}[/]")
+        console.print(
+            f"{len(scenes)} steps, return {scenes[-1].total:.1f} before the last reward: [bold]{escape.console(out)}[/]"
+        )

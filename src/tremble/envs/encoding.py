@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from gymnasium import spaces
@@ -26,10 +25,10 @@ class Encoder:
     on batches and can be saved as JSON.
     """
 
-    kind: str
+    kind: Literal["box", "choice", "dict", "tuple"]
     shape: tuple[int, ...]
     """Shape of an encoded observation."""
-    dtype: str = "float32"
+    dtype: Literal["float32", "uint8"] = "float32"
     sizes: tuple[int, ...] = ()
     """Number of values of each discrete component."""
     start: tuple[int, ...] = ()
@@ -90,15 +89,20 @@ class Encoder:
         """JSON-ready."""
         return json.loads(json.dumps(dataclasses.asdict(self)))
 
-    @staticmethod
-    def restore(described: Mapping[str, Any]) -> Encoder:
-        """The encoder from its `describe`."""
-        parts = {key: Encoder.restore(part) for key, part in described["parts"].items()}
-        numbers = {key: tuple(int(x) for x in described[key]) for key in ("shape", "sizes", "start")}
-        return Encoder(str(described["kind"]), dtype=str(described["dtype"]), parts=parts, **numbers)
+    def __post_init__(self) -> None:
+        """Check that shape and components fit together, because encoders are read from files too."""
+        match self.kind:
+            case "box":
+                fits = not self.parts and self.shape == tuple(n for n in self.shape if n >= 0)
+            case "choice":
+                fits = self.shape == (sum(self.sizes),) and len(self.sizes) == len(self.start) > 0 < min(self.sizes)
+            case _:
+                fits = bool(self.parts) and self.shape == (sum(math.prod(part.shape) for part in self.parts.values()),)
+        if not fits:
+            raise ValueError(f"an encoder of kind {self.kind!r} and shape {self.shape} with other components")
 
 
-def _composed(kind: str, parts: dict[str, Encoder]) -> Encoder:
+def _composed(kind: Literal["dict", "tuple"], parts: dict[str, Encoder]) -> Encoder:
     if not parts:
         raise UnsupportedSpaceError(f"an empty {kind} is no observation")
     return Encoder(kind, (sum(math.prod(part.shape) for part in parts.values()),), parts=parts)

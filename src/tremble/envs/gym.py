@@ -102,6 +102,10 @@ class Environment(Protocol):
         """Wait for the outcome of the actions sent."""
         ...
 
+    def undo(self) -> bool:
+        """Forget a step that failed, so that `snapshot` is of the state before it; false if that is impossible."""
+        ...
+
     def snapshot(self) -> Snapshots | None:
         """JSON-ready facts and arrays per environment from which `rewind` restores it; None if it cannot."""
         ...
@@ -131,6 +135,8 @@ class Serial:
         self._obs = np.zeros((self.n_envs, *self.encoder.shape), self.encoder.dtype)
         self._actions = np.zeros(self.n_envs, np.int64)
         self.resetting = np.zeros(self.n_envs, bool)
+        self._before: list[tuple[int, int]] = []
+        """Per environment: resets and steps before the step under way."""
 
     def start(self, seeds: Sequence[int]) -> Observation:
         """Start an episode in each environment from its seed."""
@@ -140,7 +146,11 @@ class Serial:
 
     def send(self, actions: np.ndarray) -> None:
         """Keep the actions for `receive`."""
-        self._actions = actions
+        self._actions, self._before = actions, [(env.resets, env.steps) for env in self.envs]
+
+    def undo(self) -> bool:
+        """As `Environment.undo`."""
+        return all([env.undo(*before) for env, before in zip(self.envs, self._before, strict=True)])
 
     def receive(self) -> Outcome:
         """Step each environment, and reset it if its episode ended."""
@@ -156,7 +166,7 @@ class Serial:
             over[i] = info.get(INFO_GAME_OVER, terminated[i] or truncated[i])
             if terminated[i] or truncated[i]:
                 self._reset(i, None)
-        after = Observation(after_obs, _stack_masks(after_masks, self.n_actions))
+        after = Observation(after_obs, stack_masks(after_masks, self.n_actions))
         happened = np.ones(n, bool)
         return Outcome(happened, reward, terminated, truncated, after, self._seen(), no_bootstrap, score, over)
 
@@ -182,7 +192,7 @@ class Serial:
         self._obs[i], self._masks[i] = self.encoder(obs), info.get(INFO_ACTION_MASK)
 
     def _seen(self) -> Observation:
-        return Observation(self._obs.copy(), _stack_masks(self._masks, self.n_actions))
+        return Observation(self._obs.copy(), stack_masks(self._masks, self.n_actions))
 
 
 class Vector:
@@ -246,6 +256,10 @@ class Vector:
             seen = Observation(started.obs, mask)
         return Outcome(happened, reward, terminated, truncated, after, seen, no_bootstrap, score, over)
 
+    def undo(self) -> bool:
+        """As `Environment.undo`: not possible."""
+        return False
+
     def snapshot(self) -> Snapshots | None:
         """As `Environment.snapshot`; None for vectors that `open_environment` did not make."""
         return list(self.envs.call("snapshot")) if self._rewindable else None  # type: ignore[attr-defined]
@@ -265,9 +279,8 @@ class Vector:
 
     def _seen(self, obs: Any, info: dict[str, Any]) -> Observation:
         mask = info.get(INFO_ACTION_MASK)
-        return Observation(
-            np.array(self.encoder(obs, (self.n_envs,))), None if mask is None else np.asarray(mask).astype(bool)
-        )
+        mask = None if mask is None else as_mask(mask, (self.n_envs, self.n_actions))
+        return Observation(np.array(self.encoder(obs, (self.n_envs,))), mask)
 
     def _final(self, seen: Observation, info: dict[str, Any], ended: np.ndarray) -> Observation:
         """The final observations in the same-step mode."""
@@ -353,7 +366,19 @@ def _from_info(info: dict[str, Any], key: str, default: np.ndarray) -> np.ndarra
     return values
 
 
-def _stack_masks(masks: Sequence[Any], n_actions: int) -> np.ndarray | None:
+def stack_masks(masks: Sequence[Any], n_actions: int) -> np.ndarray | None:
+    """Masks of n environments, ``bool[n, actions]``; None if no environment gives one."""
     if all(mask is None for mask in masks):
         return None
-    return np.stack([np.ones(n_actions, bool) if mask is None else np.asarray(mask).astype(bool) for mask in masks])
+    return np.stack([np.ones(n_actions, bool) if mask is None else as_mask(mask, (n_actions,)) for mask in masks])
+
+
+def as_mask(mask: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """A mask as booleans; an error unless it has one entry of 0 or 1 for each action."""
+    array = np.asarray(mask)
+    if array.shape != shape or array.dtype == object or not np.isin(array, (0, 1)).all():
+        raise EnvironmentFaultError(
+            f"info[{INFO_ACTION_MASK!r}] must have one entry, 0 or 1, for each of the {shape[-1]} actions; "
+            f"got {array.dtype}{list(array.shape)}"
+        )
+    return array.astype(bool)

@@ -43,6 +43,8 @@ class Rewindable(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._seed: int | None = None
         self._generator: dict[str, Any] | None = None
         self._actions: list[int] = []
+        self.resets = 0
+        """Episodes begun."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start an episode and record its RNG state."""
@@ -51,6 +53,7 @@ class Rewindable(gymnasium.Wrapper[Any, Any, Any, Any]):
         ready = seed is None and getattr(self.unwrapped, "_np_random", None) is not None
         self._generator = dict(self.unwrapped.np_random.bit_generator.state) if ready else None
         self._actions = []
+        self.resets += 1
         return self.env.reset(seed=seed, options=options)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
@@ -58,6 +61,18 @@ class Rewindable(gymnasium.Wrapper[Any, Any, Any, Any]):
         outcome = self.env.step(action)
         self._actions.append(int(action))  # after the step: one that raised is not repeated
         return outcome
+
+    def undo(self, resets: int, steps: int) -> bool:
+        """Forget what came after so many resets and steps of the episode; whether `snapshot` is then of that state."""
+        if isinstance(self.unwrapped, Savable) or self.resets != resets:
+            return False
+        del self._actions[steps:]
+        return True
+
+    @property
+    def steps(self) -> int:
+        """Steps of this episode."""
+        return len(self._actions)
 
     def snapshot(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """JSON-ready facts and arrays from which `rewind` restores this state."""

@@ -3,7 +3,7 @@
 from tremble.replay.accumulator import Accumulator
 from tremble.replay.frame_replay import FrameReplay, frame_memory_estimate
 from tremble.replay.jax_replay import Replay, draw_sample
-from tremble.replay.numpy_replay import NumpyReplay, Rows, memory_estimate, readable, unpack
+from tremble.replay.numpy_replay import DivergedError, NumpyReplay, Rows, memory_estimate, readable, unpack
 from tremble.replay.priorities import SumTree
 from tremble.replay.spec import ReplaySpec
 
@@ -13,6 +13,7 @@ __all__ = [
     "draw_sample",
     "Accumulator",
     "NumpyReplay",
+    "DivergedError",
     "FrameReplay",
     "Rows",
     "unpack",

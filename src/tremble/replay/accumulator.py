@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tremble.core import Transition
+from tremble.records import check_array
 
 
 class Accumulator:
@@ -98,15 +99,20 @@ class Accumulator:
             state["extra"] = np.stack([step.extra for step in steps])
         return state
 
-    def load(self, state: dict[str, np.ndarray]) -> None:
-        """Continue from a `state`."""
+    def load(self, state: dict[str, np.ndarray], obs: np.dtype[Any]) -> None:
+        """Continue from a `state`; ``obs`` is the type of an observation, with its shape."""
         lengths = state["pending"].tolist()
-        if len(lengths) != self.n_envs or max(lengths) >= self.n_step:
+        if len(lengths) != self.n_envs or max(lengths) >= self.n_step or min(lengths) < 0:
             raise ValueError(
                 f"pending steps {lengths} do not fit {self.n_envs} environments with at most {self.n_step - 1} each: "
                 "they were saved under another n_step or number of environments"
             )
-        extras = state.get("extra", [None] * sum(lengths))
+        n = sum(lengths)
+        if n:
+            check_array(state["obs"], "pending obs", obs.base, (n, *obs.shape))
+        check_array(state["action"], "pending action", np.int32, (n,), low=0)
+        check_array(state["reward"], "pending reward", np.float64, (n,))
+        extras = state.get("extra", [None] * n)
         steps = [
             _step(np.array(obs), np.asarray(action), reward, None if extra is None else np.array(extra))
             for obs, action, reward, extra in zip(

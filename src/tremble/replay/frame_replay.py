@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Int, UInt8, UInt32
 
 from tremble.core import Transition
+from tremble.records import check_array
 from tremble.replay.frame_store import BLACK, FrameStore
 from tremble.replay.numpy_replay import NumpyReplay, memory_estimate
 from tremble.replay.spec import ReplaySpec
@@ -125,19 +126,22 @@ class FrameReplay(NumpyReplay):
         if not own <= state.keys():
             raise ValueError("a replay memory saved under other settings: it does not hold stacked pictures")
         super().load({name: array for name, array in state.items() if name not in own})
-        self.frames.load({"used": state["frames_used"], "free": state["frames_free"]})
-        for number, block in enumerate(blocks):
-            self.frames.load_block(number, block)
-        lengths = state["recent_lengths"].tolist()
-        if len(lengths) != len(self._recent) or max(lengths) > self._reach:
+        self.frames.load({"used": state["frames_used"], "free": state["frames_free"]}, blocks)
+        lengths = check_array(state["recent_lengths"], "recent_lengths", np.int64, (len(self._recent),), low=0).tolist()
+        if max(lengths) > self._reach:
             raise ValueError("a replay memory saved under another n_step or number of environments")
+        check_array(state["recent"], "recent", np.int32, (sum(lengths), self._stack))
+        held = [self._store[name][: self.size] for name in ("obs_tm1", "obs_t")]
+        for slots in (state["recent"], *held):
+            if slots.size and not (slots.min() >= 0 and slots.max() < self.frames.used):
+                raise ValueError("the memory refers to pictures that were never stored")
         ends = np.cumsum(lengths).tolist()
         for env, (length, end) in enumerate(zip(lengths, ends, strict=True)):
             self._recent[env] = deque(state["recent"][end - length : end])
             self._shown[env] = self.frames.take(self._recent[env][-1]) if length else None
             for slots in self._recent[env]:
                 self.frames.hold(slots.tolist())
-        self.frames.hold_all(*(self._store[name][: self.size] for name in ("obs_tm1", "obs_t")))
+        self.frames.hold_all(*held)
 
 
 def frame_memory_estimate(capacity: int, example: Transition, spec: ReplaySpec, n_envs: int) -> int:

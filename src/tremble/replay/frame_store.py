@@ -10,6 +10,8 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Int, UInt8
 
+from tremble.records import check_array
+
 BLACK = 0
 """The slot of the black picture, which pads the first stacks of an episode and is never freed."""
 BLOCK = 1024
@@ -103,23 +105,24 @@ class FrameStore:
         """The used slots of a block; a view."""
         return self._frames[number * BLOCK : min((number + 1) * BLOCK, self.used)]
 
-    def load_block(self, number: int, frames: UInt8[np.ndarray, "slots height width"]) -> None:
-        """Fill a block, after `load`."""
-        there = self.block(number)
-        if there.shape != frames.shape:
-            raise ValueError(f"block {number} has the shape {frames.shape} instead of {there.shape}")
-        there[:] = frames
-
     def state(self) -> dict[str, np.ndarray]:
         """Everything except the pictures and the references, which their holders add again."""
         return {"used": np.asarray(self.used, np.int64), "free": np.array(self._free, np.int64)}
 
-    def load(self, state: dict[str, np.ndarray]) -> None:
-        """Continue from a `state`, with no references; pictures and references are restored after it."""
-        self.used = int(state["used"])
-        while len(self._uses) < self.used:
-            self._grow()
+    def load(self, state: dict[str, np.ndarray], blocks: Iterable[UInt8[np.ndarray, "slots height width"]]) -> None:
+        """Continue from a `state` and its blocks, with no references; their holders add them again."""
+        used = int(check_array(state.get("used"), "frames_used", np.int64, (), low=1))
+        free = check_array(state["free"], "frames_free", np.int64, (state["free"].size,), low=1)
+        self.used = 0
+        for frames in blocks:
+            check_array(frames, "a block of pictures", np.uint8, (len(frames), *self._frames.shape[1:]))
+            while len(self._uses) < self.used + len(frames):
+                self._grow()
+            self._frames[self.used : self.used + len(frames)] = frames
+            self.used += len(frames)
+        if self.used != used or free.max(initial=0) >= used:
+            raise ValueError(f"the blocks hold {self.used} pictures, and frames_used and frames_free do not fit that")
         self._uses[:] = 0
         self._uses[BLACK] = 1
-        self._free = deque(state["free"].tolist())
+        self._free = deque(free.tolist())
         self._changed.clear()

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Num, UInt, UInt32
 
 from tremble.core import Transition
+from tremble.records import check_array
 from tremble.replay.frame_store import FrameStore
 from tremble.replay.priorities import SumTree
 from tremble.replay.spec import ReplaySpec
@@ -44,6 +45,10 @@ def unpack(batch: Rows, layout: np.dtype[Any]) -> Transition:
 
     weight = jnp.ones(n) if batch.weight is None else batch.weight
     return Transition(**{name: field(name) for name in Transition._fields} | {"weight": weight})
+
+
+class DivergedError(ValueError):
+    """Losses are not finite: there is nothing to learn from any more."""
 
 
 class NumpyReplay:
@@ -158,12 +163,16 @@ class NumpyReplay:
         if not np.isfinite(largest):
             bad = np.flatnonzero(~np.isfinite(priorities))
             first = bad[0]
-            raise ValueError(
+            raise DivergedError(
                 f"{len(bad)} of {len(losses)} losses are not finite, the first {losses[first]} in slot {slots[first]}: "
                 "a reward or an observation is not finite, or learning has diverged"
             )
         self._largest = max(self._largest, largest)
         self._tree.set(slots, priorities**self._exponent)
+
+    def stored_as(self, name: str) -> np.dtype[Any]:
+        """Type of one item's field, with its shape."""
+        return np.dtype((self._store[name].dtype, self._store[name].shape[1:]))
 
     def state(self) -> dict[str, np.ndarray]:
         """A copy of everything that later samples depend on; of the ring only the filled part."""
@@ -176,7 +185,7 @@ class NumpyReplay:
 
     def load(self, state: dict[str, np.ndarray], blocks: Iterable[np.ndarray] = ()) -> None:
         """Continue from a `state` of a memory with the same capacity, example and spec; there are no blocks."""
-        count = int(state["count"])
+        count = int(check_array(state.get("count"), "count", np.int64, (), low=0))
         filled = min(count, self.capacity)
         expected: dict[str, tuple[Any, ...]] = {
             name: (array.dtype, (filled, *array.shape[1:])) for name, array in self._store.items()
@@ -189,6 +198,10 @@ class NumpyReplay:
         if found != expected:
             names = [name for name in {**expected, **found} if found.get(name) != expected.get(name)]
             raise ValueError(f"a replay memory saved under other settings: {', '.join(names)} do not fit this one")
+        if self._tree is not None and not all(
+            np.isfinite(state[name]).all() and (state[name] >= 0).all() for name in ("priorities", "largest_priority")
+        ):
+            raise ValueError("priorities are not positive numbers")
         for name, array in self._store.items():
             array[:filled] = state[name]
         self.count = count

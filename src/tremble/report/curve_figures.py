@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from tremble import escape
 from tremble.report import figures
 from tremble.settings import SettingsError
 
@@ -35,11 +36,20 @@ def draw_curves(curves: pd.DataFrame, path: Path) -> None:
             by_seed = lines.pivot_table(index="frame", columns="seed", values="value")
             colour, millions = colours[agent, source], by_seed.index / 1e6
             label = f"{agent}: {returns}, {protocol}" + ("" if source == protocol else f" ({source})")
+            label = escape.figure(label)
             alone = "o" if len(by_seed) == 1 else None  # a line through one point is invisible
-            ax.plot(millions, by_seed.mean(axis=1), LINES[returns], color=colour, lw=1.8, marker=alone, label=label)
+            ax.plot(
+                millions,
+                by_seed.mean(axis=1),
+                LINES[returns],
+                color=colour,
+                lw=1.8,
+                marker=alone,
+                label=label,
+            )
             if by_seed.shape[1] > 1:
                 ax.fill_between(millions, by_seed.min(axis=1), by_seed.max(axis=1), color=colour, alpha=0.15, lw=0)
-        ax.set_title(game)
+        ax.set_title(escape.figure(game))
         ax.set_xlabel("million frames")
         ax.legend(fontsize=7)
     for ax in list(axes.flat)[len(games) :]:

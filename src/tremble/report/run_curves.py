@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tremble import escape
 from tremble.report import figures, tables
 from tremble.report.curves import FRAMES_PER_STEP
 from tremble.report.references import game_name, human_random
@@ -50,31 +52,37 @@ class RunCurve:
     def command(self) -> str:
         """The command that starts this run."""
         spec = self.spec
-        parts = [f"tremble train {spec['agent']} --env {spec['env']} --steps {spec['steps']} --seed {spec['seed']}"]
-        parts += [f"--hyperparameters {spec['hyperparameters']}"] if spec.get("hyperparameters") else []
-        parts += [f"--set {k}={_plain(v)}" for k, v in spec.get("agent_options", {}).items()]
-        parts += [f"--env-set {k}={_plain(v)}" for k, v in spec.get("env_options", {}).items()]
-        parts += [f"--n-envs {spec['n_envs']}"] if spec.get("n_envs", 1) > 1 else []
-        if spec.get("evaluate_every"):
-            parts.append(f"--evaluate-every {spec['evaluate_every']}")
-            long = spec.get("evaluate_steps")
-            parts.append(f"--evaluate-steps {long}" if long else f"--evaluate-episodes {spec['evaluate_episodes']}")
-        return " ".join(parts)
+        words = ["tremble", "train", spec["agent"]]
+        words += ["--env", spec["env"], "--steps", str(spec["steps"]), "--seed", str(spec["seed"])]
+        words += ["--hyperparameters", spec["hyperparameters"]] if spec["hyperparameters"] else []
+        for option, settings in (("--set", spec["agent_options"]), ("--env-set", spec["env_options"])):
+            for name, value in settings.items():
+                words += [option, f"{name}={_as_typed(value)}"]
+        words += ["--n-envs", str(spec["n_envs"])] if spec["n_envs"] > 1 else []
+        if spec["evaluate_every"]:
+            words += ["--evaluate-every", str(spec["evaluate_every"])]
+            length = "steps" if spec["evaluate_steps"] else "episodes"
+            words += [f"--evaluate-{length}", str(spec[f"evaluate_{length}"])]
+        return shlex.join(escape.plain(word) for word in words)
 
 
 def load_curve(directory: Path | str) -> RunCurve:
     """Curves of a run, finished or not."""
     run = read_run(directory)
-    evaluations = [(int(row["step"]), list(row["returns"])) for row in run.evaluations]
-    episodes = [(int(row["step"]), float(row["return"])) for row in run.episodes]
+    evaluations = [(row["step"], [_number(x) for x in row["returns"]]) for row in run.evaluations]
+    episodes = [(row["step"], _number(row["return"])) for row in run.episodes]
     if not evaluations and not episodes:
-        raise SettingsError(f"{directory} has neither evaluations nor finished episodes to draw")
+        raise SettingsError(f"{escape.plain(directory)} has neither evaluations nor finished episodes to draw")
     steps = int(run.metrics[-1]["step"]) if run.metrics else max(step for step, _ in [*evaluations, *episodes])
     hours = run.timing[-1]["seconds"] / 3600 if run.timing else None
     return RunCurve(run.spec, steps, hours, evaluations, episodes)
 
 
-def _plain(value: Any) -> str:
+def _number(value: float | None) -> float:
+    return float("nan") if value is None else value
+
+
+def _as_typed(value: Any) -> str:
     return json.dumps(value, separators=(",", ":")) if isinstance(value, list | dict | bool) else str(value)
 
 
@@ -103,7 +111,7 @@ def report_curves(curves: Sequence[RunCurve], out: Path) -> str:
 
 *Dots: episodes of an evaluation, the line their mean. Thin: mean of {WINDOW} training episodes, exploration included.*
 
-{tables.markdown(HEADINGS, [row(c) for c in curves])}
+{tables.markdown(HEADINGS, [map(escape.markdown, row(c)) for c in curves])}
 ```sh
 {commands}
 ```
@@ -122,7 +130,14 @@ def row(curve: RunCurve) -> list[str]:
     if curve.episodes:
         trained = f"{np.mean([x for _, x in curve.episodes[-WINDOW:]]):.1f}"
     hours = "?" if curve.hours is None else f"{curve.hours:.1f}"
-    return [f"{curve.name}, {curve.spec['env']}", f"{curve.steps:,}{frames}", hours, best, last, trained]
+    return [
+        escape.plain(f"{curve.name}, {curve.spec['env']}"),
+        f"{curve.steps:,}{frames}",
+        hours,
+        best,
+        last,
+        trained,
+    ]
 
 
 def _is_atari(env: str) -> bool:
@@ -139,7 +154,7 @@ def draw(curves: Sequence[RunCurve], path: Path) -> None:
         for curve, agent in zip(here, agents, strict=True):
             colour = figures.COLOURS.get(agent) if agents.count(agent) == 1 else None  # several seeds need several
             steps = [step for step, _ in curve.evaluations]
-            (line,) = axis.plot(steps, curve.means, "-", lw=2, color=colour, label=curve.name)
+            (line,) = axis.plot(steps, curve.means, "-", lw=2, color=colour, label=escape.figure(curve.name))
             for step, returns in curve.evaluations:
                 axis.plot([step] * len(returns), returns, "o", ms=3, alpha=0.35, mew=0, color=line.get_color())
             if len(curve.episodes) >= WINDOW:
@@ -150,7 +165,7 @@ def draw(curves: Sequence[RunCurve], path: Path) -> None:
             for level, style in (("random", ":"), ("human", "--")):
                 height = float(human_random().loc[game_name(env), level])
                 axis.axhline(height, color="#111111", lw=0.8, linestyle=style, label=level)
-        axis.set(title=env, xlabel="steps")
+        axis.set(title=escape.figure(env), xlabel="steps")
         figures.thousands(axis.xaxis)
         axis.legend(fontsize=8)
     axes[0][0].set_ylabel("return")

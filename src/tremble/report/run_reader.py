@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from tremble import escape
+from tremble.records import ROWS, CheckpointError, check_row, parse, read_rows, read_text
 from tremble.settings import SettingsError
 
 Rows = list[dict[str, Any]]
+
+
+class SpecFields(msgspec.Struct):
+    """The fields of a run's settings that reports read."""
+
+    agent: str
+    env: str
+    steps: int
+    seed: int
+    hyperparameters: str | None
+    agent_options: dict[str, Any]
+    env_options: dict[str, Any]
+    n_envs: int
+    evaluate_every: int
+    evaluate_episodes: int
+    evaluate_steps: int
 
 
 @dataclass(frozen=True)
@@ -31,15 +50,11 @@ def read_run(directory: Path | str) -> RunLogs:
     directory = Path(directory)
     config = directory / "config.json"
     if not config.exists():
-        raise SettingsError(f"{directory} is not the directory of a run: it has no config.json")
-    spec = json.loads(config.read_text(encoding="utf-8"))["spec"]
-    logs = (_rows(directory / f"{log}.jsonl") for log in ("metrics", "episodes", "evaluations", "timing"))
-    return RunLogs(directory, spec, *logs)
-
-
-def _rows(path: Path) -> Rows:
-    """Complete lines only: a running or killed process may have written part of the last one."""
-    if not path.exists():
-        return []
-    text = path.read_text(encoding="utf-8")
-    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+        raise SettingsError(f"{escape.plain(directory)} is not the directory of a run: it has no config.json")
+    described = parse(read_text(config), escape.plain(config))
+    spec = described.get("spec") if isinstance(described, dict) else None
+    if not isinstance(spec, dict):
+        raise CheckpointError(f"{escape.plain(config)} does not describe a run")
+    check_row(spec, SpecFields, f"{escape.plain(config)}: spec")
+    metrics, episodes, evaluations, timing = (read_rows(directory / f"{log}.jsonl", log) for log in ROWS)
+    return RunLogs(directory, spec, metrics, episodes, evaluations, timing)

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 
-def markdown(header: Sequence[str], rows: Iterable[Sequence[Any]], numeric_from: int = 1) -> str:
+def markdown(header: Sequence[str], rows: Iterable[Iterable[Any]], numeric_from: int = 1) -> str:
     """A markdown table, columns from ``numeric_from`` on aligned right."""
     align = ["---" if i < numeric_from else "---:" for i in range(len(header))]
-    lines = [header, align, *rows]
+    lines: list[Iterable[Any]] = [header, align, *rows]
     return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines) + "\n"
 
 

@@ -14,6 +14,8 @@ from typing import Any
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from tremble import escape
+from tremble.records import CheckpointError
 from tremble.settings import SettingsError, nearest
 from tremble.studies.pool import Task, run_tasks
 from tremble.training import checkpoint
@@ -146,7 +148,7 @@ def collect(study: Study, options: Options, console: Console) -> Results:
             missing.setdefault(path, Task(spec, path))
     if missing and not options.report_only:
         if recalled:
-            console.print(f"{len(recalled)} runs are recalled from {options.reuse_results}")
+            console.print(f"{len(recalled)} runs are recalled from {escape.console(options.reuse_results)}")
         if study.cost_estimate is not None:
             finished = [spec for spec, path in places.values() if path.exists()]
             console.print(study.cost_estimate([task.spec for task in missing.values()], finished, options))
@@ -253,7 +255,7 @@ def run_study(study: Study, options: Options, console: Console) -> Path:
     results = collect(study, options, console)
     empty = [label for label, outcomes in results.items() if not outcomes]
     if empty and (not study.partial or len(empty) == len(results)):
-        raise checkpoint.CheckpointError(
+        raise CheckpointError(
             f"no finished runs for {', '.join(empty[:3])}{' …' if len(empty) > 3 else ''}: "
             "give the study more time (--budget-minutes) or run it without --report-only"
         )

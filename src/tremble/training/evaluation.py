@@ -16,7 +16,13 @@ import numpy as np
 from tremble.core import RandomStream, stream_key
 from tremble.criteria import Criterion, make_criterion
 from tremble.dist import ReturnDist
-from tremble.envs.gym import INFO_ACTION_MASK, INFO_NO_BOOTSTRAP, INFO_TRAINING_REWARD
+from tremble.envs.gym import (
+    INFO_ACTION_MASK,
+    INFO_NO_BOOTSTRAP,
+    INFO_TRAINING_REWARD,
+    EnvironmentFaultError,
+    stack_masks,
+)
 from tremble.training.gym_loop import env_seed, environment_faults
 from tremble.training.trained import Policy, TrainedAgent
 from tremble.wasserstein import wasserstein
@@ -150,9 +156,9 @@ def evaluate(
             begin(i)
         finished = 0
         while any(playing):
-            mask = None
-            if any(m is not None for m in masks):
-                mask = np.stack([np.ones(agent.n_actions, bool) if m is None else np.asarray(m, bool) for m in masks])
+            mask = stack_masks(masks, agent.n_actions)
+            if mask is not None and not mask[[episode is not None for episode in playing]].any(-1).all():
+                raise EnvironmentFaultError("the environment permits no action: its mask is false everywhere")
             now = np.array([(e.number, e.length) if e else (0, 0) for e in playing], np.int32)
             actors = eqx.tree_at(lambda a: a.episode_start, actors, starting)
             chosen, actors = policy.act(actors, obs, mask, keys_at(*now.T))

@@ -10,8 +10,10 @@ All randomness of the agent is a function of (seed, stream, number of the transi
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,8 @@ import numpy as np
 
 from tremble.agent import ActorState, Agent, LearnerState
 from tremble.core import Noise, RandomStream, Transition, stream_key
-from tremble.envs.gym import Environment, EnvironmentFaultError, Observation, Outcome
+from tremble.envs.gym import INFO_ACTION_MASK, Environment, EnvironmentFaultError, Observation, Outcome
+from tremble.records import check_array
 from tremble.replay import (
     Accumulator,
     FrameReplay,
@@ -39,7 +42,7 @@ from tremble.training import compiled_calls
 from tremble.training.async_learner import AsyncLearner
 from tremble.training.checkpoint import Contents
 from tremble.training.compiled_calls import BLOCK, Constants, Flat, Learner, draw_acts, draw_learns
-from tremble.training.loop import EpisodeCounter, Loop
+from tremble.training.loop import Count, EpisodeCounter, EpisodeState, Loop
 from tremble.training.pending_priorities import PendingPriorities
 
 
@@ -59,11 +62,23 @@ def environment_faults(what: str) -> Iterator[None]:
         raise EnvironmentFaultError(f"{what}: {type(error).__name__}: {error}") from error
 
 
+@dataclass(frozen=True)
+class GymFacts:
+    """What a checkpoint of a `GymLoop` holds besides arrays."""
+
+    t: Count
+    episodes: Count
+    updates: Count
+    learned: Count
+    recent_steps: Count
+    recent_greedy: Count
+    episode_counter: EpisodeState
+    snapshots: list[dict[str, Any]] | None
+    """What environments need to be restored, besides arrays; None if they cannot be."""
+
+
 class GymLoop(Loop):
     """A run with a Gymnasium environment as a `Loop`."""
-
-    COUNTERS = ("t", "episodes", "updates", "learned", "recent_steps", "recent_greedy")
-    """Whole numbers that are saved."""
 
     def __init__(
         self,
@@ -97,6 +112,7 @@ class GymLoop(Loop):
         self.seen = self._start()
         """The newest observations."""
         self._check(self.seen.obs, "observation at the first reset")
+        self._check_mask(self.seen)
         self.start_obs = self.seen.obs[0].copy()
         self.accumulator = Accumulator(agent.replay.n_step, float(agent.gamma), n)
         self._replay_file, self._step_log = replay_file, step_log
@@ -110,6 +126,8 @@ class GymLoop(Loop):
         actors = jax.tree.map(lambda x: jnp.stack([x] * n), agent.init_actor(env.n_actions))
         self._actors: Flat[ActorState] = Flat.of(actors)
         self._async = AsyncLearner(self._learner.params, agent.double) if agent.async_learning else None
+        self._chosen: np.ndarray | None = None
+        """``[2, n]``: actions of a step that failed in the environment, and whether they are the mean's."""
         self._priorities = PendingPriorities(lag=1 if agent.async_learning else 0)
         self._act_noise: tuple[int, Any] = (-(10**9), None)
         self._learn_noise: tuple[int, Any, Any] = (-(10**9), None, None)
@@ -139,12 +157,6 @@ class GymLoop(Loop):
     def params(self) -> Any:
         """The online parameters."""
         return self._learner.params.tree()
-
-    @property
-    def intact(self) -> bool:
-        """False after an interrupted update, which consumed the learner."""
-        leaves = jax.tree.leaves(self._learner)
-        return not any(isinstance(x, jax.Array) and x.is_deleted() for x in leaves)
 
     @cached_property
     def replay(self) -> NumpyReplay:
@@ -192,9 +204,9 @@ class GymLoop(Loop):
         with self._faults():
             return self.env.start(seeds)
 
-    def advance(self, until: int) -> None:
-        """Step until at least ``until`` transitions are made."""
-        while self.t < until:
+    def advance(self, until: int, stop: Callable[[], bool] = lambda: False) -> None:
+        """As `Loop.advance`."""
+        while self.t < until and not stop():
             self._step()
 
     def _step(self) -> None:
@@ -202,29 +214,40 @@ class GymLoop(Loop):
         n = env.n_envs
         # The number of each environment's transition; not used where the environment only resets.
         numbers = self.t + np.maximum(np.cumsum(~env.resetting) - 1, 0)
-        first, block = self._act_block(n)
-        params = self._async.late if self._async else self._learner.params
-        counts = np.array([self.episodes, *(numbers - first), *numbers], np.int32)
-        choices, self._actors, drawn = compiled_calls.act(
-            self.constants, params, self._actors, seen.obs, seen.mask, block, counts
-        )
-        actions, greedy = np.asarray(choices)
+        self.resumable = False
+        drawn: Noise = ()
+        if self._chosen is None:
+            first, block = self._act_block(n)
+            params = self._async.late if self._async else self._learner.params
+            counts = np.array([self.episodes, *(numbers - first), *numbers], np.int32)
+            choices, self._actors, drawn = compiled_calls.act(
+                self.constants, params, self._actors, seen.obs, seen.mask, block, counts
+            )
+            self._chosen = np.asarray(choices)
+        actions, greedy = self._chosen
         env.send(actions)
         for i in np.flatnonzero(~env.resetting):
             self._learn(int(numbers[i]), drawn, int(i))
-        with self._faults():
-            outcome = env.receive()
+        try:
+            with self._faults():
+                outcome = env.receive()
+            self._check(outcome.reward, "reward")
+            self._check(outcome.final.obs, "observation")
+            self._check_mask(outcome.next)
+        except EnvironmentFaultError:
+            # What came before can be saved if the environment forgets this step: it is then made again, with the
+            # actions that were chosen before learning.
+            self.resumable = env.undo()
+            raise
         self._priorities.apply(self.replay)  # before an item of the batch is overwritten
         self._store(seen, actions, outcome, greedy)
-        self.seen = outcome.next
+        self.seen, self._chosen, self.resumable = outcome.next, None, True
         if self._has_actor_state:
             # Also where the call only reset: its draw belongs to no episode.
             starts = outcome.terminated | outcome.truncated | ~outcome.happened
             self._start_episodes(starts)
 
     def _store(self, seen: Observation, actions: np.ndarray, outcome: Outcome, greedy: np.ndarray) -> None:
-        self._check(outcome.reward, "reward")
-        self._check(outcome.final.obs, "observation")
         extra = self.actors.extra if self._has_actor_state else None
         extras = None if extra is None else np.asarray(extra)
         if self._rollout and not outcome.happened.all():
@@ -353,31 +376,46 @@ class GymLoop(Loop):
             trees["late"] = jax.device_get(self._async.late.tree())
         if waiting := self._priorities.state():
             trees["unranked"] = waiting
-        facts: dict[str, Any] = {name: getattr(self, name) for name in self.COUNTERS}
-        facts |= {"episode_counter": self._counter.state(), "snapshots": None}
-        if snapshots is not None:
-            facts["snapshots"] = [facts for facts, _ in snapshots]
-            for i, (_, arrays) in enumerate(snapshots):
-                trees[f"snapshot-{i}"] = arrays
-        return trees, facts
+        if self._chosen is not None:
+            trees["chosen"] = {"actions": self._chosen}
+        for i, (_, arrays) in enumerate(snapshots or []):
+            trees[f"snapshot-{i}"] = arrays
+        facts = GymFacts(
+            self.t,
+            self.episodes,
+            self.updates,
+            self.learned,
+            self.recent_steps,
+            self.recent_greedy,
+            self._counter.state(),
+            None if snapshots is None else [facts for facts, _ in snapshots],
+        )
+        return trees, dataclasses.asdict(facts)
 
     def load(self, contents: Contents) -> bool:
         """Continue from a saved state; false if the environment could not be restored and starts new episodes."""
-        facts, env = contents.meta["facts"], contents.group("env")
+        facts = contents.record("facts", GymFacts)
+        like = {"obs": self.seen.obs, "start": self.start_obs}
+        env = contents.tree("env", like if self.seen.mask is None else like | {"mask": self.seen.mask})
         self._learner = Learner.of(jax.tree.map(jnp.asarray, contents.tree("learner", self.learner)))
         if self._async:
             self._async.late = Flat.of(jax.tree.map(jnp.asarray, contents.tree("late", self._async.late.tree())))
-        self._priorities.load(contents.group("unranked"))
+        self._priorities.load(contents.group("unranked"), self.capacity)
         self._actors = Flat.of(jax.tree.map(jnp.asarray, contents.tree("actors", self.actors)))
-        for name in self.COUNTERS:
-            setattr(self, name, facts[name])
-        self._counter.load(facts["episode_counter"])
+        self.t, self.episodes, self.updates, self.learned = facts.t, facts.episodes, facts.updates, facts.learned
+        self.recent_steps, self.recent_greedy = facts.recent_steps, facts.recent_greedy
+        self._counter.load(facts.episode_counter)
         self.start_obs = env["start"]
         self.seen = Observation(env["obs"], env.get("mask"))
         self.replay.load(contents.group("replay"), contents.blocks())
-        self.accumulator.load(contents.group("pending"))
-        if facts["snapshots"] is not None:
-            saved = [(fact, contents.group(f"snapshot-{i}")) for i, fact in enumerate(facts["snapshots"])]
+        chosen = contents.group("chosen").get("actions")
+        n = self.env.n_envs
+        self._chosen = None if chosen is None else check_array(chosen, "chosen", np.int32, (2, n), low=0)
+        self.accumulator.load(contents.group("pending"), self.replay.stored_as("obs_tm1"))
+        if facts.snapshots is not None:
+            if len(facts.snapshots) != self.env.n_envs:
+                raise ValueError(f"snapshots of {len(facts.snapshots)} environments, and there are {self.env.n_envs}")
+            saved = [(fact, contents.group(f"snapshot-{i}")) for i, fact in enumerate(facts.snapshots)]
             with self._faults():
                 there = self.env.rewind(saved)
             if there is not None and np.array_equal(there, self.seen.obs):
@@ -388,7 +426,7 @@ class GymLoop(Loop):
     def _restart(self) -> None:
         """Start new episodes in all environments and drop the pending steps of the old ones."""
         n = self.env.n_envs
-        self.seen = self._start(self.t)
+        self.seen, self._chosen = self._start(self.t), None
         for i in range(n):
             self.accumulator.drop(i)
         self._counter.restart()
@@ -400,6 +438,20 @@ class GymLoop(Loop):
             raise EnvironmentFaultError(
                 f"{self.env.name} gave {bad} as {what} at step {self.t + 1}. Learning from it would spoil the "
                 "parameters, so the run stops here; what came before is saved. Repair the environment and resume."
+            )
+
+    def _check_mask(self, seen: Observation) -> None:
+        """The mask of an observation to act on: there from the first reset on or never, and it permits something."""
+        if (seen.mask is None) != (self.seen.mask is None):
+            when = "no more" if seen.mask is None else "only now"
+            raise EnvironmentFaultError(
+                f"{self.env.name} gives an action mask at step {self.t + 1} {when}: info[{INFO_ACTION_MASK!r}] must be "
+                "there with every observation, from the first reset on, or never"
+            )
+        if seen.mask is not None and not seen.mask.any(-1).all():
+            raise EnvironmentFaultError(
+                f"{self.env.name} permits no action after step {self.t}: its mask is false everywhere. End the episode "
+                "there, or permit an action that does nothing."
             )
 
     def _faults(self) -> AbstractContextManager[None]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from tremble.agent import Agent
@@ -15,6 +17,10 @@ from tremble.training.checkpoint import Contents
 
 DEFAULT_CHUNK = 1000
 """Steps between two reports of progress. Inside XLA also the longest compiled call; it changes no number."""
+
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+"""A whole number in a file that counts something."""
 
 
 class Episode(NamedTuple):
@@ -29,6 +35,15 @@ class Episode(NamedTuple):
     def row(self) -> dict[str, Any]:
         """A row of ``episodes.jsonl``."""
         return {"step": self.step, "return": self.total, "length": self.length}
+
+
+@dataclass(frozen=True)
+class EpisodeState:
+    """What an `EpisodeCounter` knows, as a checkpoint holds it."""
+
+    totals: list[float]
+    lengths: list[int]
+    recent: list[tuple[int, float, int]]
 
 
 class EpisodeCounter:
@@ -64,14 +79,16 @@ class EpisodeCounter:
         n_envs = len(self._totals)
         self._totals, self._lengths = [0.0] * n_envs, [0] * n_envs
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> EpisodeState:
         """JSON-ready; `finished` is not part of it."""
-        return {"totals": self._totals, "lengths": self._lengths, "recent": [list(e) for e in self._recent]}
+        return EpisodeState(self._totals, self._lengths, [(e.step, e.total, e.length) for e in self._recent])
 
-    def load(self, state: dict[str, Any]) -> None:
+    def load(self, state: EpisodeState) -> None:
         """Continue from a `state`."""
-        self._totals, self._lengths = list(state["totals"]), list(state["lengths"])
-        self._recent = [Episode(*episode) for episode in state["recent"]]
+        if not len(state.totals) == len(state.lengths) == len(self._totals):
+            raise ValueError(f"episodes of {len(state.totals)} environments, and there are {len(self._totals)}")
+        self._totals, self._lengths = list(state.totals), list(state.lengths)
+        self._recent = [Episode(*episode) for episode in state.recent]
 
 
 class Loop(ABC):
@@ -87,6 +104,8 @@ class Loop(ABC):
     """Frames of the environment that a transition spans."""
     t: int
     """Transitions made."""
+    resumable: bool = True
+    """Whether the state is that between two steps, so that it may be saved."""
     finished: list[Episode]
     """Episodes that ended since whoever reads this list last emptied it."""
 
@@ -105,14 +124,9 @@ class Loop(ABC):
         """Memory that is too large to be saved whole every time and is saved in blocks; None if there is none."""
         return None
 
-    @property
     @abstractmethod
-    def intact(self) -> bool:
-        """Whether there is a state to save: false before the first step and after an interrupted compiled call."""
-
-    @abstractmethod
-    def advance(self, until: int) -> None:
-        """Step until at least ``until`` transitions are made."""
+    def advance(self, until: int, stop: Callable[[], bool] = lambda: False) -> None:
+        """Step until at least ``until`` transitions are made, or ``stop`` returns true after a step (or chunk)."""
 
     @abstractmethod
     def record(self) -> dict[str, Any]:

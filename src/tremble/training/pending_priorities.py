@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tremble.records import check_array
 from tremble.replay import NumpyReplay
 
 
@@ -44,6 +45,12 @@ class PendingPriorities:
         """The batch that waits after `apply`, if any (``lag`` is at most 1)."""
         return {name: np.asarray(value) for batch in self._waiting for name, value in batch._asdict().items()}
 
-    def load(self, state: dict[str, np.ndarray]) -> None:
+    def load(self, state: dict[str, np.ndarray], capacity: int) -> None:
         """Continue from a `state`."""
-        self._waiting = [Batch(state["slots"], state["losses"], int(state["inserted"]))] if state else []
+        self._waiting = []
+        if state:
+            slots, losses = state["slots"], np.asarray(state["losses"])
+            check_array(slots, "slots", np.int64, losses.shape, low=0)
+            if slots.max(initial=0) >= capacity or not np.isfinite(losses).all():
+                raise ValueError("the batch that waits for its priorities is not one of this memory")
+            self._waiting = [Batch(slots, losses, int(state["inserted"]))]

@@ -10,7 +10,7 @@ import dataclasses
 import os
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -22,19 +22,23 @@ import jax
 import numpy as np
 
 from tremble.agent import Agent
+from tremble.envs.encoding import Encoder
 from tremble.envs.gym import make_single, name_of
 from tremble.envs.jax_gym import JaxGymEnv
 from tremble.envs.registry import benchmark_of, is_jax_env, make_jax_env
+from tremble.records import finite
 from tremble.settings import SettingsError
 from tremble.trackers import Trackers, open_trackers
-from tremble.training.checkpoint import CheckpointError, Contents
+from tremble.training.checkpoint import Contents
+from tremble.training.consent import code_of_agent, code_of_environment, require_consent
 from tremble.training.evaluation import evaluate
-from tremble.training.interrupt import deferred_interrupt
+from tremble.training.interrupt import deferred_signals, stopped_by
 from tremble.training.loop import DEFAULT_CHUNK, Loop, next_stop
+from tremble.training.machine import MadeWith
 from tremble.training.open_loop import open_loop
 from tremble.training.run_directory import RunFiles, Unsaved
 from tremble.training.spec import CUSTOM, RunSpec
-from tremble.training.trained import Counts, TrainedAgent, load
+from tremble.training.trained import Counts, TrainedAgent, learner_shapes, load
 
 SAVE_SECONDS = float(os.environ.get("TREMBLE_SAVE_SECONDS", "600"))
 """Seconds after which a run is saved although no checkpoint is due by steps."""
@@ -138,20 +142,30 @@ def train(
     )
 
 
-def resume(directory: str | Path, **how: Any) -> Run:
-    """Continue the run in a directory to its end with the settings recorded there."""
-    files = RunFiles(Path(directory))
-    contents = files.newest(check_blocks=False)
-    if contents is None:
-        raise CheckpointError(f"there is no run to resume in {directory}: no checkpoints/")
-    spec = RunSpec(**contents.meta["spec"])
+def resume(directory: str | Path, *, trust_code: bool = False, **how: Any) -> Run:
+    """Continue the run in a directory to its end with the settings recorded there.
+
+    A run whose environment, criterion or functions are somebody's own (``module:name``) names code to import: refused,
+    unless ``trust_code`` is true.
+    """
+    directory = Path(directory)
+    described = RunFiles(directory).described()
+    spec = described.record("spec", RunSpec)
     if CUSTOM in (spec.agent, spec.env):
         raise SettingsError(
             f"{directory} was trained with an agent or environment given as an object: repeat the call to "
             "tremble.train with the same objects and out=, which continues it"
         )
-    agent = spec.rebuild_agent(contents.meta["settings"]["agent_settings"])
-    return run_loop(spec, agent, spec.env, Path(directory), **how)
+    recorded = described.settings()
+    require_consent(described.path, code_of_agent(spec, recorded) | code_of_environment(spec), trust_code)
+    agent = spec.rebuild_agent(recorded)
+    # Before anything is allocated: the settings may ask for another network than the one that is there.
+    if described.arrays:
+        group = "state/learner" if any(name.startswith("state/") for name in described.arrays) else "learner"
+        with described.reading():
+            encoder, n_actions = described.record("encoder", Encoder), described.record("n_actions", int)
+            described.tree(group, learner_shapes(agent, encoder, n_actions))
+    return run_loop(spec, agent, spec.env, directory, **how)
 
 
 def run_loop(
@@ -168,18 +182,18 @@ def run_loop(
     on_message: Callable[[str], None] = lambda text: None,
 ) -> Run:
     """Open the loop of a run, restore what its directory holds, and train to the last step."""
+    save_every = checkpoint_every or max(1000, spec.steps // 20)
+    # Closed also on Ctrl-C and on errors: completed steps are saved.
     with closing(open_loop(spec, agent, env, replay_file)) as loop:
         on_message(loop.memory)
-        run = RunInProgress(spec, env, loop, directory, checkpoint_every or max(1000, spec.steps // 20))
-        if run.start(trackers):
-            on_message(f"continuing at step {loop.t:,}")
-        # Closed also on Ctrl-C and on errors: completed steps are saved.
-        with closing(run), deferred_interrupt() as interrupted:
+        with closing(RunInProgress(spec, env, loop, directory, save_every)) as run, deferred_signals() as asked:
+            if run.start(trackers):
+                on_message(f"continuing at step {loop.t:,}")
             while loop.t < spec.steps:
-                run.advance(chunk)
+                run.advance(chunk, lambda: asked() is not None)
                 on_progress(loop.t, run.summary())
-                if interrupted():
-                    raise KeyboardInterrupt
+                if (number := asked()) is not None:
+                    raise stopped_by(number)
     return run.result()
 
 
@@ -204,19 +218,28 @@ class RunInProgress:
         self.best: TrainedAgent | None = None
         self._trackers = Trackers(())
         self._saved_at, self._saved_time = 0, time.monotonic()
+        self._settled = False
+        """Whether everything due up to the present step is done, so that the state may be saved."""
 
     def start(self, trackers: Sequence[str]) -> bool:
-        """Restore the newest checkpoint of the directory and open trackers; whether there was a checkpoint."""
-        contents = self.files.newest()
+        """Own the directory, restore its newest checkpoint and open trackers; whether there was a checkpoint."""
+        self.files.lock()
+        contents = self.files.restore_point(self.described)
+        before = [] if contents is None else contents.made_with()
         if contents is not None:
             self._restore(contents)
+        self.described["made_with"] = [dataclasses.asdict(entry) for entry in _continued(before, self.loop.t)]
+        self.files.describe(self.described)
+        if contents is not None:  # killed after the checkpoint was written and before the weights were
+            self.files.save_weights(self.loop, self._described_now())
         name = f"{self.spec.agent}-{self.spec.env}-s{self.spec.seed}"
         self._trackers = open_trackers(trackers, self.directory or Path("runs"), name, self.described)
         return contents is not None
 
     def _restore(self, contents: Contents) -> None:
-        _refuse_other_settings(self.directory, self.described, contents.meta)
-        if not self.loop.load(contents):
+        with contents.reading():
+            exact = self.loop.load(contents)
+        if not exact:
             warnings.warn(
                 f"{name_of(self.env)} could not be brought back to where it was, so new episodes begin at step "
                 f"{self.loop.t}: the run goes on, but not with the numbers of an uninterrupted one. An environment "
@@ -230,11 +253,17 @@ class RunInProgress:
             self.best = load(path, self.loop.agent)
         self._saved_at = self.loop.t
 
-    def advance(self, chunk: int) -> None:
-        """Step to where something is due next, at most to a multiple of ``chunk``, and do it."""
+    def advance(self, chunk: int, stop: Callable[[], bool] = lambda: False) -> None:
+        """Step to where something is due next, at most to a multiple of ``chunk``, and do it.
+
+        It ends after the step at which ``stop`` returns true.
+        """
         spec, loop, before = self.spec, self.loop, self.loop.t
         intervals = (spec.record_every, spec.evaluate_every, self.save_every, chunk)
-        loop.advance(next_stop(before, spec.steps, intervals))
+        self.files.show("training", before)
+        self._settled = True  # nothing is due before the next stop
+        loop.advance(next_stop(before, spec.steps, intervals), stop)
+        self._settled = False
 
         def due(every: int) -> bool:
             return bool(every) and (loop.t // every > before // every or loop.t >= spec.steps)
@@ -243,30 +272,33 @@ class RunInProgress:
         if due(spec.record_every):
             self._record()
         if due(spec.evaluate_every):
+            self.files.show("evaluating", loop.t)
             self._evaluate()
+        self._settled = True
         if due(self.save_every) or time.monotonic() - self._saved_time > SAVE_SECONDS:
             self._save()
 
     def _log_episodes(self) -> None:
         for episode in self.loop.finished:
-            self.episodes.append(episode.row())
+            self.episodes.append(finite(episode.row()))
             self.files.append("episodes", self.episodes[-1])
         self.loop.finished.clear()
 
     def _record(self) -> None:
-        row = self.loop.record()
+        row = finite(self.loop.record())
         self.rows.append(row)
         self.files.append("metrics", row)
-        self._trackers.write(self.loop.t, {name: value for name, value in row.items() if value is not None})
+        numbers = {name: value for name, value in row.items() if isinstance(value, int | float)}
+        self._trackers.write(self.loop.t, numbers)
 
     def _evaluate(self) -> None:
         spec, now = self.spec, self.trained()
         result = evaluate(now, evaluation_maker(spec, self.env), seed=spec.seed, **evaluation_settings(spec))
-        if all(result.mean >= row["mean"] for row in self.evaluations):
+        if all(row["mean"] is None or result.mean >= row["mean"] for row in self.evaluations):
             # A copy: the next update consumes the parameters.
             self.best = dataclasses.replace(now, params=jax.device_get(now.params))
             self.files.save_best(self.best.params, self._described_now())
-        row = {"step": self.loop.t, **result.row()}
+        row = finite({"step": self.loop.t, **result.row()})
         self.evaluations.append(row)
         self.files.append("evaluations", row)
         self._trackers.write(self.loop.t, {"evaluation/return": result.mean})
@@ -296,13 +328,14 @@ class RunInProgress:
         return newest | ({"evaluation": self.evaluations[-1]["mean"]} if self.evaluations else {})
 
     def close(self) -> None:
-        """Save what was made since the last checkpoint, if the state is intact; close the trackers."""
+        """Save what was made since the last checkpoint, unless the run stopped in the middle of a step."""
         try:
-            if self.loop.t > self._saved_at and self.loop.intact:
-                self._log_episodes()
+            self._log_episodes()
+            if self.loop.t > self._saved_at and self._settled and self.loop.resumable:
                 self._save()
         finally:
             self._trackers.close()
+            self.files.unlock()
 
     def result(self) -> Run:
         """The run as it is now."""
@@ -351,16 +384,16 @@ def evaluation_settings(spec: RunSpec) -> dict[str, Any]:
     return length | benchmark.evaluation_rules(spec.protocol, spec.agent)
 
 
-def _refuse_other_settings(directory: Path | None, here: Mapping[str, Any], there: Mapping[str, Any]) -> None:
-    mine, theirs = _flatten(here["settings"]), _flatten(there.get("settings", {}))
-    different = sorted(n for n in mine.keys() | theirs.keys() if mine.get(n) != theirs.get(n))
-    if different:
-        raise CheckpointError(
-            f"{directory} holds a run with other settings (different: {', '.join(different)}). "
-            "Choose another directory, repeat the settings to continue it, or continue it as it is: tremble resume."
-        )
-
-
-def _flatten(tree: Mapping[str, Any]) -> dict[str, Any]:
-    leaves = jax.tree_util.tree_leaves_with_path(tree, is_leaf=lambda node: not isinstance(node, dict))
-    return {jax.tree_util.keystr(path, simple=True, separator="."): value for path, value in leaves}
+def _continued(before: list[MadeWith], step: int) -> list[MadeWith]:
+    """The record of what a run's numbers were computed with, an entry for each change on the way."""
+    now = MadeWith.here(step)
+    if not before:
+        return [now]
+    changed = before[-1].differences(now)
+    if not changed:
+        return before
+    warnings.warn(
+        f"the run goes on from step {step:,}, but not bit for bit as where it began: {'; '.join(changed)}",
+        stacklevel=5,
+    )
+    return [*before, now]

@@ -8,7 +8,8 @@ weights.safetensors   the newest parameters
 best.safetensors      the parameters of the best evaluation so far (ties: the latest)
 checkpoints/          the newest two states, to resume from
 checkpoints/blocks/   the pictures of replay, in blocks that are written once and may be shared by both states
-timing.jsonl          wall-clock time: the only file that differs between two equal runs
+timing.jsonl          wall-clock time: differs between two equal runs
+lock-N.json           who trains here and at which step; differs too (`tremble.training.lock`)
 """
 
 from __future__ import annotations
@@ -23,8 +24,11 @@ from typing import Any
 
 import jax
 
+from tremble import escape
+from tremble.records import CheckpointError, parse, read_rows, read_text
 from tremble.training import checkpoint
-from tremble.training.checkpoint import CheckpointError, Contents
+from tremble.training.checkpoint import Contents
+from tremble.training.lock import Lock
 from tremble.training.loop import Loop
 
 WEIGHTS, BEST = "weights.safetensors", "best.safetensors"
@@ -50,29 +54,56 @@ class RunFiles:
         if directory.exists() and not directory.is_dir():
             raise CheckpointError(f"{directory} is a file; give a directory")
         self.directory = directory
+        self._lock: Lock | None = None
         self._blocks: list[str] = []
         """Names of the blocks of the newest checkpoint."""
         self._began = time.monotonic()
 
+    def lock(self) -> None:
+        """Become the only process that writes here; an error names the one that does already."""
+        self._lock = Lock.acquire(self.directory)
+
+    def unlock(self) -> None:
+        """Let others write."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def show(self, doing: str, step: int) -> None:
+        """What the run is doing, for readers of the lock file."""
+        if self._lock is not None:
+            self._lock.show(doing, step)
+
+    def _check_owner(self) -> None:
+        """Before every write: a process that was suspended may have lost the directory."""
+        if self._lock is not None:
+            self._lock.check()
+
     def checkpoints(self) -> list[Path]:
         """Paths of all checkpoints, oldest first."""
+        checkpoint.require_folder(self.directory / "checkpoints")
+        checkpoint.require_folder(self.directory / "checkpoints" / checkpoint.BLOCKS)
         return sorted((self.directory / "checkpoints").glob("step-*.safetensors"))
+
+    def describe(self, described: Mapping[str, Any]) -> None:
+        """Write ``config.json``, before the first log, so that the logs are known to be this run's."""
+        self._check_owner()
+        checkpoint.write_text(self.directory / "config.json", json.dumps(described, indent=2) + "\n")
 
     def append(self, log: str, row: Mapping[str, Any]) -> None:
         """Append a line to a log and flush it to the operating system."""
+        self._check_owner()
+        path = self.directory / f"{log}.jsonl"
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
-            with open(self.directory / f"{log}.jsonl", "a", encoding="utf-8") as file:
-                file.write(json.dumps(row) + "\n")
+            with open(checkpoint.open_log(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "w", encoding="utf-8") as file:
+                file.write(json.dumps(row, allow_nan=False) + "\n")
         except OSError as error:
-            raise CheckpointError(f"could not write {self.directory / log}.jsonl: {error}") from error
+            raise CheckpointError(f"could not write {path}: {error}") from error
 
     def rows(self, log: str) -> list[dict[str, Any]]:
         """The lines of a log."""
-        path = self.directory / f"{log}.jsonl"
-        if not path.exists():
-            return []
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        return read_rows(self.directory / f"{log}.jsonl", log)
 
     def save(self, loop: Loop, described: Mapping[str, Any]) -> None:
         """Write a checkpoint of the loop, with the present lengths of the logs, the weights and the settings.
@@ -80,9 +111,9 @@ class RunFiles:
         Of ``loop.blocks`` only those that changed since the last checkpoint are written, before the checkpoint that
         refers to them; blocks that no checkpoint refers to are removed after it.
         """
+        self._check_owner()
         trees, facts = loop.state()
         large = loop.blocks
-        checkpoint.write_text(self.directory / "config.json", json.dumps(described, indent=2) + "\n")
         lengths = {log: self._synced_length(log) for log in LOGS}
         meta = {**described, "facts": facts, "logs": lengths}
         folder = self.directory / "checkpoints"
@@ -93,20 +124,26 @@ class RunFiles:
                 for k in range(large.n_blocks)
             ]
         checkpoint.save(folder / f"step-{loop.t:010d}.safetensors", trees, meta)
-        checkpoint.save(self.directory / WEIGHTS, {"params": jax.device_get(loop.params)}, described)
+        self.save_weights(loop, described)
         for old in self.checkpoints()[:-KEPT]:
-            old.unlink(missing_ok=True)
+            _remove(old)
         if large is not None:
             large.saved()
             self._blocks = meta["blocks"]
             self._remove_unused_blocks()
         self.append("timing", {"step": loop.t, "seconds": round(time.monotonic() - self._began, 3)})
 
+    def save_weights(self, loop: Loop, described: Mapping[str, Any]) -> None:
+        """Write the newest parameters."""
+        self._check_owner()
+        checkpoint.save(self.directory / WEIGHTS, {"params": jax.device_get(loop.params)}, described)
+
     def save_best(self, params: Any, described: Mapping[str, Any]) -> None:
         """Write the parameters of the best evaluation.
 
         A run that resumes from an earlier checkpoint repeats that evaluation, and writes this file again.
         """
+        self._check_owner()
         checkpoint.save(self.directory / BEST, {"params": params}, described)
 
     def best_weights(self) -> Path | None:
@@ -114,15 +151,38 @@ class RunFiles:
         path = self.directory / BEST
         return path if path.exists() else None
 
-    def newest(self, check_blocks: bool = True) -> Contents | None:
-        """The newest undamaged checkpoint, None if there never was one; the logs are cut to their length at its time.
+    def described(self) -> Contents:
+        """What the newest undamaged checkpoint says, or ``config.json`` where there is none yet; changes nothing."""
+        contents = self._newest(check_blocks=False)
+        if contents is not None:
+            return contents
+        path = self.directory / "config.json"
+        if not path.exists():
+            raise CheckpointError(f"there is no run to resume in {escape.plain(self.directory)}: no config.json")
+        return Contents(path, self._config(), {})
 
-        Blocks are read here to check them, and again when they are needed, because two copies may not fit in memory.
-        To read settings only, ``check_blocks=False`` skips that.
+    def restore_point(self, described: Mapping[str, Any]) -> Contents | None:
+        """The newest undamaged checkpoint of the run that is described; None if it has none yet.
+
+        Everything that was written after it is removed: the run writes it again. A directory that holds a run with
+        other settings is refused.
         """
+        self.checkpoints()  # refuses folders that are links, before anything is removed in them
         for unfinished in UNFINISHED:
             for path in self.directory.glob(unfinished):
-                path.unlink(missing_ok=True)  # a process was killed while writing it
+                _remove(path)  # a process was killed while writing it
+        contents = self._newest(check_blocks=True)
+        if contents is None:
+            self._empty_logs(described)
+            return None
+        self._refuse_others(described, contents.meta)
+        self._cut_logs(contents)
+        self._blocks = checkpoint.block_names(contents.path, contents.meta)
+        self._remove_unused_blocks()
+        return contents
+
+    def _newest(self, check_blocks: bool) -> Contents | None:
+        """Blocks are read to check them, and again when they are needed: two copies may not fit in memory."""
         paths = self.checkpoints()
         for path in reversed(paths):
             try:
@@ -134,18 +194,45 @@ class RunFiles:
                     raise
                 warnings.warn(f"{error}. Using the checkpoint before it.", stacklevel=2)
                 continue
-            self._cut_logs(contents)
-            self._blocks = contents.meta.get("blocks", [])
-            self._remove_unused_blocks()
             return contents
         return None
+
+    def _config(self) -> dict[str, Any]:
+        path = self.directory / "config.json"
+        meta = parse(read_text(path), escape.plain(path))
+        if not isinstance(meta, dict):
+            raise CheckpointError(f"{escape.plain(path)} does not describe a run")
+        return meta
+
+    def _empty_logs(self, described: Mapping[str, Any]) -> None:
+        """Without a checkpoint the run starts anew, and logs its first steps again."""
+        logs = [path for log in LOGS if (path := self.directory / f"{log}.jsonl").exists() or path.is_symlink()]
+        if (self.directory / "config.json").exists():
+            self._refuse_others(described, self._config())
+        elif logs:
+            raise CheckpointError(
+                f"{logs[0]} exists, but {self.directory} holds no run: choose another directory, or move the file away"
+            )
+        for path in logs:
+            _cut(path, 0)
+        _remove(self.directory / BEST)
+
+    def _refuse_others(self, here: Mapping[str, Any], there: Mapping[str, Any]) -> None:
+        mine, theirs = _flatten(here["settings"]), _flatten(there.get("settings"))
+        different = sorted(n for n in mine.keys() | theirs.keys() if mine.get(n) != theirs.get(n))
+        if different:
+            listed = ", ".join(f"{escape.plain(name)}" for name in different[:20])
+            raise CheckpointError(
+                f"{self.directory} holds a run with other settings (different: {listed}). "
+                "Choose another directory, repeat the settings to continue it, or continue it as it is: tremble resume."
+            )
 
     def _remove_unused_blocks(self) -> None:
         """Remove blocks that no checkpoint refers to: of deleted checkpoints, or of one that was never finished."""
         used: set[str] = set()
         for path in self.checkpoints():
             try:
-                used |= set(checkpoint.read_meta(path).get("blocks", []))
+                used |= set(checkpoint.block_names(path, checkpoint.read_meta(path)))
             except CheckpointError:
                 return  # reading that checkpoint reports the damage; until then keep every block
         for path in (self.directory / "checkpoints" / checkpoint.BLOCKS).glob("*.safetensors"):
@@ -154,19 +241,24 @@ class RunFiles:
 
     def _cut_logs(self, contents: Contents) -> None:
         """Remove what was logged after the checkpoint: the resumed run logs it again."""
-        for log, length in contents.meta["logs"].items():
-            path = self.directory / f"{log}.jsonl"
-            there = path.stat().st_size if path.exists() else 0
+        lengths = contents.meta.get("logs")
+        if not isinstance(lengths, dict) or lengths.keys() != set(LOGS):
+            raise CheckpointError(f"{contents.path}: logs must be the lengths of {', '.join(LOGS)}")
+        for log in LOGS:
+            path, length = self.directory / f"{log}.jsonl", lengths[log]
+            if type(length) is not int or length < 0:
+                raise CheckpointError(f"{contents.path}: logs.{log} must be a length, got {length!r}")
+            there = path.lstat().st_size if path.exists() else 0
             if there < length:
                 raise CheckpointError(
                     f"{path} is shorter than when {contents.path.name} was written: somebody cut it. "
                     "Put it back, or start a new run."
                 )
             if there > length:
-                os.truncate(path, length)
+                _cut(path, length)
         for later in self.checkpoints():
             if later > contents.path:
-                later.unlink()
+                _remove(later)
 
     def _synced_length(self, log: str) -> int:
         path = self.directory / f"{log}.jsonl"
@@ -177,13 +269,51 @@ class RunFiles:
         return path.stat().st_size
 
 
+def _flatten(tree: Any, prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in (tree if isinstance(tree, Mapping) else {}).items():
+        flat |= _flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return flat
+
+
+def _remove(path: Path) -> None:
+    """Remove a file, or a link and not what it leads to."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise CheckpointError(f"{path} is in the way and cannot be removed: {error}") from error
+
+
+def _cut(path: Path, length: int) -> None:
+    file = checkpoint.open_log(path, os.O_WRONLY)
+    try:
+        os.ftruncate(file, length)
+    finally:
+        os.close(file)
+
+
 class Unsaved:
     """Null object in place of `RunFiles` for a run without a directory."""
+
+    def lock(self) -> None:
+        """Nobody else can write."""
+
+    def unlock(self) -> None:
+        """Nothing to let go."""
+
+    def show(self, doing: str, step: int) -> None:
+        """Show nothing."""
+
+    def describe(self, described: Mapping[str, Any]) -> None:
+        """Write nothing."""
 
     def append(self, log: str, row: Mapping[str, Any]) -> None:
         """Write nothing."""
 
     def save(self, loop: Loop, described: Mapping[str, Any]) -> None:
+        """Write nothing."""
+
+    def save_weights(self, loop: Loop, described: Mapping[str, Any]) -> None:
         """Write nothing."""
 
     def save_best(self, params: Any, described: Mapping[str, Any]) -> None:
@@ -192,7 +322,7 @@ class Unsaved:
     def best_weights(self) -> None:
         """There is no file."""
 
-    def newest(self, check_blocks: bool = True) -> None:
+    def restore_point(self, described: Mapping[str, Any]) -> None:
         """There is no checkpoint."""
 
     def rows(self, log: str) -> list[dict[str, Any]]:

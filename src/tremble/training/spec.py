@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 from tremble.agent import Agent
 from tremble.core import JaxEnv
 from tremble.envs.registry import benchmark_of, is_jax_env, make_jax_env
 from tremble.hyperparameters import default_hyperparameters
 from tremble.presets import make
-from tremble.settings import SettingsError, describe, override, reference
+from tremble.settings import COUNT, NON_NEGATIVE, SIZE, SettingsError, check_ranges, describe, override, reference
 
 CUSTOM = "custom"
 """In place of a name: an agent or environment that was given as an object."""
@@ -25,35 +25,24 @@ class RunSpec:
     agent: str
     env: str
     """A name from `tremble.list_envs()`, a Gymnasium id, or ``module:Class``."""
-    steps: int
-    seed: int = 0
+    steps: Annotated[int, COUNT]
+    seed: Annotated[int, NON_NEGATIVE] = 0
     hyperparameters: str | None = None
     """Name of a table of hyperparameters; None picks the one for the environment."""
     agent_options: dict[str, Any] = field(default_factory=dict)
     env_options: dict[str, Any] = field(default_factory=dict)
-    record_every: int = 500
-    n_envs: int = 1
+    record_every: Annotated[int, COUNT] = 500
+    n_envs: Annotated[int, SIZE] = 1
     parallel: bool = False
-    evaluate_every: int = 0
+    evaluate_every: Annotated[int, NON_NEGATIVE] = 0
     """Steps between two evaluations; 0 makes none."""
-    evaluate_episodes: int = 10
-    evaluate_steps: int = 0
+    evaluate_episodes: Annotated[int, COUNT] = 10
+    evaluate_steps: Annotated[int, NON_NEGATIVE] = 0
     """Length of an evaluation in steps, in place of a number of episodes; 0 counts episodes."""
 
     def __post_init__(self) -> None:
         """Validate fields."""
-        for name, least in {
-            "steps": 1,
-            "record_every": 1,
-            "n_envs": 1,
-            "evaluate_every": 0,
-            "evaluate_episodes": 1,
-            "evaluate_steps": 0,
-        }.items():
-            if getattr(self, name) < least:
-                raise SettingsError(f"{name} must be at least {least}, got {getattr(self, name)}")
-        if not 0 <= self.seed < 2**31:
-            raise SettingsError(f"seed must be between 0 and 2^31 - 1, got {self.seed}")
+        check_ranges(self)
 
     @property
     def protocol(self) -> str | None:

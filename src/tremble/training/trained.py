@@ -5,35 +5,40 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import msgspec
 import numpy as np
 from jaxtyping import Array, Key
 
-from tremble.agent import ActorState, Agent
+from tremble.agent import ActorState, Agent, LearnerState
 from tremble.core import Clock, RandomStream, stream_key
 from tremble.criteria import Criterion, Mean
 from tremble.dist import ReturnDist
 from tremble.envs.encoding import Encoder
 from tremble.networks import Network
+from tremble.records import CheckpointError
 from tremble.settings import SettingsError, describe
 from tremble.training import checkpoint
-from tremble.training.checkpoint import CheckpointError
+from tremble.training.consent import code_of_agent, require_consent
+from tremble.training.loop import Count
 from tremble.training.run_directory import BEST, WEIGHTS
 from tremble.training.spec import CUSTOM, RunSpec
+
+PositiveCount = Annotated[int, msgspec.Meta(ge=1)]
 
 
 @dataclass(frozen=True)
 class Counts:
     """How far training had come, for criteria that change over time."""
 
-    transitions: int = 0
-    updates: int = 0
-    episodes: int = 0
-    frames: int = 0
+    transitions: Count = 0
+    updates: Count = 0
+    episodes: Count = 0
+    frames: Count = 0
 
 
 @dataclass(frozen=True)
@@ -171,31 +176,28 @@ def load(
         hint = "train it with evaluate_every" if weights == "best" else "give the directory of a run"
         raise CheckpointError(f"there are no weights at {file}: {hint}")
     contents = checkpoint.read(file)
-    try:
-        spec = RunSpec(**contents.meta["spec"])
-        encoder = Encoder.restore(contents.meta["encoder"])
-        n_actions, action_offset = int(contents.meta["n_actions"]), int(contents.meta["action_offset"])
-        counts = Counts(**contents.meta["counts"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{file} does not describe a run ({type(error).__name__}: {error})") from error
+    spec, encoder = contents.record("spec", RunSpec), contents.record("encoder", Encoder)
+    n_actions, action_offset = contents.record("n_actions", PositiveCount), contents.record("action_offset", int)
+    counts, recorded = contents.record("counts", Counts), contents.settings()
     if agent is None:
         if spec.agent == CUSTOM:
             raise CheckpointError(f"{path} was trained with an agent object: pass it, tremble.load(path, agent=...)")
-        named = [f"{name}={value}" for name, value in spec.agent_options.items() if ":" in str(value)]
-        if named and not trust_code:
-            raise CheckpointError(
-                f"{file} names code to import ({', '.join(named)}). If you trust where it comes from: "
-                "tremble.load(path, trust_code=True); or make the agent yourself: tremble.load(path, agent=...)"
-            )
+        require_consent(file, code_of_agent(spec, recorded), trust_code)
         try:
-            agent = spec.rebuild_agent(contents.meta["settings"]["agent_settings"])
-        except (KeyError, SettingsError) as error:
+            agent = spec.rebuild_agent(recorded)
+        except SettingsError as error:
             raise CheckpointError(f"the agent in {file} cannot be made: {error}") from error
     else:
-        here, there = describe(agent), contents.meta["settings"]["agent_settings"]
-        changed = sorted(name for name in here.keys() & there.keys() if here[name] != there[name])
+        here = describe(agent)
+        changed = sorted(name for name in here.keys() & recorded.keys() if here[name] != recorded[name])
         if changed:
             raise CheckpointError(f"{file} was made with other settings of the agent: {', '.join(changed)}")
-    like = jax.eval_shape(lambda: agent.init(jax.random.key(0), encoder.shape, n_actions).params)
+    with contents.reading():
+        like = learner_shapes(agent, encoder, n_actions).params
     params = jax.tree.map(jnp.asarray, contents.tree("params", like))
     return TrainedAgent(agent, params, encoder, n_actions, action_offset, counts, spec)
+
+
+def learner_shapes(agent: Agent, encoder: Encoder, n_actions: int) -> LearnerState:
+    """Shapes and types of an agent's parameters and optimiser; allocates nothing."""
+    return jax.eval_shape(lambda: agent.init(jax.random.key(0), encoder.shape, n_actions))

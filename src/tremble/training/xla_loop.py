@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,8 +20,8 @@ from tremble.replay import draw_sample, readable
 from tremble.training import xla_chunk as compiled
 from tremble.training.checkpoint import Contents
 from tremble.training.diagnosis import Diagnosis, diagnose
-from tremble.training.loop import DEFAULT_CHUNK, EpisodeCounter, Loop, next_stop
-from tremble.training.xla_chunk import TrainState
+from tremble.training.loop import DEFAULT_CHUNK, Count, EpisodeCounter, EpisodeState, Loop, next_stop
+from tremble.training.xla_chunk import StepLog, TrainState
 
 
 @partial(jax.jit, static_argnums=(5,))
@@ -103,6 +103,16 @@ def iterate(
         yield ChunkResult(t, state, log, run.diagnose(state, t) if due else None)
 
 
+@dataclass(frozen=True)
+class XlaFacts:
+    """What a checkpoint of an `XlaLoop` holds besides arrays."""
+
+    t: Count
+    recorded: Count
+    """Steps that rows of the metrics cover."""
+    episodes: EpisodeState
+
+
 class Record:
     """What happened in one run so far: log of steps, episodes, rows of the metrics, snapshots."""
 
@@ -161,16 +171,19 @@ class Record:
         """Step log and snapshots, by group."""
         return {"log": self.step_log(), "snapshots": self.snapshots()}
 
-    def state(self) -> dict[str, Any]:
-        """JSON-ready: what `load` needs besides `arrays`."""
-        return {"t": self._t, "recorded": self._recorded, "episodes": self.episodes.state()}
+    def facts(self) -> XlaFacts:
+        """What `load` needs besides `arrays`."""
+        return XlaFacts(self._t, self._recorded, self.episodes.state())
 
-    def load(self, state: dict[str, Any], log: dict[str, np.ndarray], snapshots: dict[str, np.ndarray]) -> None:
-        """Continue from a `state` and `arrays`; the rows so far are elsewhere."""
-        self._t, self._recorded, self._n_recorded = state["t"], state["recorded"], 1
+    def load(self, facts: XlaFacts, log: dict[str, np.ndarray], snapshots: dict[str, np.ndarray]) -> None:
+        """Continue from `facts` and `arrays`; the rows so far are elsewhere."""
+        names = {field.name for field in dataclasses.fields(StepLog)}
+        if log.keys() != names or any(array.shape != (facts.t,) for array in log.values()) or facts.recorded > facts.t:
+            raise ValueError(f"the log of steps does not hold {', '.join(sorted(names))} for each of {facts.t} steps")
+        self._t, self._recorded, self._n_recorded = facts.t, facts.recorded, 1
         self._log = {name: [array[: self._recorded], array[self._recorded :]] for name, array in log.items()}
         self._snapshots = {name: list(snapshots.get(name, [])) for name in self._snapshots}
-        self.episodes.load(state["episodes"])
+        self.episodes.load(facts.episodes)
 
 
 class XlaLoop(Loop):
@@ -197,18 +210,14 @@ class XlaLoop(Loop):
         nbytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(self._shape().replay))
         return f"replay: {self._run.capacity:,} transitions, {readable(nbytes)}"
 
-    @property
-    def intact(self) -> bool:
-        """False before the first step, and after an interrupted call, which consumed the state."""
-        leaves = jax.tree.leaves(self.train_state)
-        return bool(leaves) and not any(isinstance(x, jax.Array) and x.is_deleted() for x in leaves)
-
-    def advance(self, until: int) -> None:
-        """Run compiled calls until ``until`` transitions are made."""
-        while self.t < until:
+    def advance(self, until: int, stop: Callable[[], bool] = lambda: False) -> None:
+        """As `Loop.advance`: compiled calls of chunks."""
+        while self.t < until and not stop():
             state = self._run.init() if self.train_state is None else self.train_state
+            self.resumable = False  # the call consumes the state
             self.train_state, self.t, log = self._run.advance(state, self.t, until)
             self._record.add_log(log)
+            self.resumable = True
 
     def record(self) -> dict[str, Any]:
         """A row of the metrics."""
@@ -225,12 +234,13 @@ class XlaLoop(Loop):
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Pytrees and JSON-ready facts from which `load` continues."""
-        return {"state": jax.device_get(self.train_state), **self._record.arrays()}, self._record.state()
+        trees = {"state": jax.device_get(self.train_state), **self._record.arrays()}
+        return trees, dataclasses.asdict(self._record.facts())
 
     def load(self, contents: Contents) -> bool:
         """Continue from a saved state; always exactly."""
-        facts = contents.meta["facts"]
-        self.t = int(facts["t"])
+        facts = contents.record("facts", XlaFacts)
+        self.t = facts.t
         self.train_state = jax.tree.map(jnp.asarray, contents.tree("state", self._shape()))
         self._record.load(facts, contents.group("log"), contents.group("snapshots"))
         return True

@@ -11,6 +11,7 @@ import gymnasium
 import matplotlib
 import numpy as np
 
+from tremble import escape
 from tremble.core import RandomStream, stream_key
 from tremble.envs.gym import INFO_ACTION_MASK
 from tremble.settings import SettingsError
@@ -91,7 +92,7 @@ def write_video(
     curves, means = [], []
     for a in range(n_actions):
         colour = COLOURS[a % len(COLOURS)]
-        curves.append(right.plot([], [], color=colour, label=names[a], drawstyle="steps-mid")[0])
+        curves.append(right.plot([], [], color=colour, label=escape.figure(names[a]), drawstyle="steps-mid")[0])
         means.append(right.axvline(0, color=colour, linestyle=":", linewidth=1.2))
     pad = 0.05 * max(high - low, 1e-6)
     right.set(
@@ -111,7 +112,9 @@ def write_video(
                 curves[a].set_data(atoms[k, a], levels)
                 curves[a].set(linewidth=3.0 if taken else 1.3, alpha=1.0 if taken else 0.6)
                 means[a].set_xdata([scene.atoms[a].mean()] * 2)
-            right.set_title(f"step {k}   takes {names[scene.action]}   return so far {scene.total:.1f}", fontsize=10)
+            right.set_title(
+                f"step {k}   takes {escape.figure(names[scene.action])}   return so far {scene.total:.1f}", fontsize=10
+            )
             figure.canvas.draw()
             image = np.asarray(figure.canvas.buffer_rgba())[..., :3]  # type: ignore[attr-defined]
             writer.append_data(image[: image.shape[0] // 2 * 2, : image.shape[1] // 2 * 2])
