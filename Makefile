@@ -31,10 +31,10 @@ define find_python
 	fi
 endef
 
-.PHONY: help install demo test test-slow test-long test-grid lint format lock bench wheel clean
+.PHONY: help install demo test test-slow test-long test-grid test-safety lint format lock bench wheel clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: $(VENV)/.installed ## create .venv with the pinned dependencies and tremble itself
 
@@ -70,6 +70,11 @@ test-long: install ## the tests that take minutes: fifty kills, every combinatio
 test-grid: export JAX_PLATFORMS = cpu
 test-grid: install ## every combination of representation, criterion and improvement; resumable, writes runs/grid
 	$(BIN)/python -m tests.grid
+
+test-safety: export JAX_PLATFORMS = cpu
+test-safety: install ## 2,000 hostile run directories, and runs interrupted at every moment: an hour
+	$(BIN)/python -m tests.fuzz
+	$(BIN)/python -m tests.kills
 
 lint: install ## ruff, mypy and the import contract
 	$(BIN)/ruff check .

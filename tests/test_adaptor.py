@@ -13,6 +13,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from tremble.envs.encoding import Encoder, UnsupportedSpaceError
 from tremble.envs.gym import Serial, Vector, open_environment
 from tremble.envs.rewind import Rewindable
+from tremble.records import as_record
 
 N, STEPS = 3, 60
 SEEDS = [11, 22, 33]
@@ -216,7 +217,7 @@ def test_encoding(name):
     space, shape = SPACES[name]
     space.seed(0)
     encoder = Encoder.of(space)
-    assert encoder == Encoder.restore(encoder.describe()) and encoder.shape == shape
+    assert encoder == as_record(encoder.describe(), Encoder, "x") and encoder.shape == shape
     samples = [space.sample() for _ in range(5)]
     single = np.stack([encoder(s) for s in samples])
     assert single.shape == (5, *shape) and single.dtype == (np.uint8 if name == "bytes" else np.float32)

@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from tremble.atari.games import rom_of
+from tremble.records import CheckpointError
 from tremble.settings import SettingsError, parse_assignments
 from tremble.studies import STUDIES
 from tremble.studies.atari import curves as atari_curves
@@ -280,7 +281,7 @@ def test_the_summary_by_hand(tmp_path):
 
 def test_nothing_trained_is_an_error_and_not_a_report(tmp_path):
     options = options_of(atari.STUDY, tmp_path, "games=pong", "agents=pqr", report_only=True)
-    with pytest.raises(checkpoint.CheckpointError, match="no finished runs"):
+    with pytest.raises(CheckpointError, match="no finished runs"):
         run_study(atari.STUDY, options, quiet())
 
 

@@ -61,7 +61,9 @@ def whole(tmp_path_factory):
 
 
 def files(directory: Path) -> dict[str, bytes]:
-    found = [p for p in directory.rglob("*") if p.is_file() and p.name != "timing.jsonl"]
+    found = [
+        p for p in directory.rglob("*") if p.is_file() and p.name not in ("timing.jsonl", "lock-1.json", "lock-2.json")
+    ]
     return {str(p.relative_to(directory)): p.read_bytes() for p in found}
 
 

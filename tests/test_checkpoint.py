@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from tremble.records import CheckpointError
 from tremble.training import checkpoint
-from tremble.training.checkpoint import CheckpointError
 
 TREE = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": (np.array(True), np.array(-3, np.int32))}
 
@@ -37,7 +37,7 @@ def test_equal_contents_are_equal_files(tmp_path):
 def test_other_formats_are_refused(tmp_path, other, hint):
     path = tmp_path / "x.safetensors"
     save_file({"w": np.ones(3)}, path, metadata={"tremble": json.dumps({"format": other, "meta": {}})})
-    with pytest.raises(CheckpointError, match=rf"x\.safetensors has format {other}, this version reads 3: {hint}"):
+    with pytest.raises(CheckpointError, match=rf"x\.safetensors has format {other}, this version reads 4: {hint}"):
         checkpoint.read(path)
 
 

@@ -127,7 +127,14 @@ def test_train_writes_a_run(tmp_path):
     result = tremble("train", "pqr", "--steps", "600", "--out", "mine", *SMALL, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     names = {p.name for p in (tmp_path / "mine").iterdir()}
-    assert names == {"config.json", "metrics.jsonl", "weights.safetensors", "checkpoints", "timing.jsonl"}
+    assert names == {
+        "config.json",
+        "metrics.jsonl",
+        "weights.safetensors",
+        "checkpoints",
+        "timing.jsonl",
+        "lock-1.json",
+    }
     assert "optimal actions" in result.stdout
 
 
@@ -186,7 +193,7 @@ def test_a_full_disk_is_one_message_and_loses_nothing(tmp_path):
         assert result.returncode == 1 and "No space left" in result.stderr and "Traceback" not in result.stderr
         from tremble.training.run_directory import RunFiles
 
-        contents = RunFiles(disk / "run").newest()
+        contents = RunFiles(disk / "run").described()
         assert contents is not None and contents.meta["facts"]["t"] >= 1000, "what was saved before is whole"
     finally:
         subprocess.run(["umount", disk], check=True)

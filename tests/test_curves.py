@@ -8,6 +8,7 @@ import pytest
 from tremble.report.curve_figures import draw_curves
 from tremble.report.curves import COLUMNS, load_dopamine, load_dqn_zoo, load_run
 from tremble.settings import SettingsError
+from tremble.training.spec import RunSpec
 
 
 def dopamine(tmp_path, runs, name="pong.json"):
@@ -137,9 +138,10 @@ def test_dqn_zoo_refuses_other_tables(tmp_path):
 
 
 def test_a_run_of_ones_own_joins_them(tmp_path):
-    spec = {"agent": "pqr", "env": "PongNoFrameskip-v4", "seed": 3}
+    spec = RunSpec("pqr", "PongNoFrameskip-v4", 500_000, seed=3).as_json()
     (tmp_path / "config.json").write_text(json.dumps({"spec": spec}))
-    rows = [{"step": 250_000, "mean": -19.0}, {"step": 500_000, "mean": -3.5}]
+    means = {250_000: -19.0, 500_000: -3.5}
+    rows = [{"step": step, "mean": mean, "returns": [mean], "lengths": [9]} for step, mean in means.items()]
     (tmp_path / "evaluations.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     ours = load_run(tmp_path, protocol="paper")
     assert ours["frame"].tolist() == [1_000_000, 2_000_000] and ours["game"].unique().tolist() == ["Pong"]

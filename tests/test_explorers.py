@@ -445,7 +445,10 @@ def test_rollouts_fit_the_environments():
     assert tremble.make("qrdqn").fitted_to(16) == tremble.make("qrdqn")
     with pytest.raises(SettingsError, match="cannot train inside XLA"):
         tremble.train_many("quota_onpolicy", "nchain", steps=10, seeds=[0, 1])
-    for changes, word in (({"rollout": -1}, "negative"), ({"rollout": 5, "prioritised": True}, "as a whole")):
+    for changes, word in (
+        ({"rollout": -1}, "rollout must be at least 0"),
+        ({"rollout": 5, "prioritised": True}, "as a whole"),
+    ):
         with pytest.raises(ValueError, match=word):
             ReplaySpec(**changes)
     with pytest.raises(ValueError, match="learned from once"):

@@ -20,10 +20,10 @@ from tremble.envs.encoding import UnsupportedSpaceError
 from tremble.envs.gym import EnvironmentFaultError, open_environment
 from tremble.envs.jax_gym import JaxGymEnv
 from tremble.learning_schedule import LearningSchedule
+from tremble.records import CheckpointError
 from tremble.representations import Quantile
 from tremble.settings import SettingsError
 from tremble.training import checkpoint, compiled_calls
-from tremble.training.checkpoint import CheckpointError
 from tremble.training.gym_loop import GymLoop
 from tremble.worlds.nchain import NChain
 
@@ -67,6 +67,7 @@ def test_a_run_directory_holds_what_it_says(base):
         "weights.safetensors",
         "checkpoints",
         "timing.jsonl",
+        "lock-1.json",
         "best.safetensors",
     }
     assert [p.name for p in sorted((directory / "checkpoints").iterdir())] == [
@@ -92,7 +93,7 @@ def test_episodes_before_a_fault_are_logged(tmp_path, monkeypatch):
 def test_equal_runs_have_equal_files(base, tmp_path):
     small_run(out=tmp_path, evaluate_every=200, evaluate_episodes=3)
     for path in base[1].rglob("*"):
-        if path.is_file() and path.name != "timing.jsonl":
+        if path.is_file() and not path.name.startswith(("timing", "lock")):
             assert path.read_bytes() == (tmp_path / path.relative_to(base[1])).read_bytes(), path.name
 
 
@@ -266,7 +267,10 @@ def test_a_misbehaving_environment_is_named_and_nothing_is_lost(tmp_path, monkey
     newest = checkpoint.read(sorted((tmp_path / "checkpoints").iterdir())[-1])
     assert newest.meta["facts"]["t"] == 149, "every step before the fault is kept"
     finished = small_run(env=Broken, out=tmp_path)
-    assert finished.rows[-1]["step"] == STEPS
+    monkeypatch.setattr(Broken, "how", "not at all")
+    undisturbed = small_run(env=Broken)
+    assert finished.rows == undisturbed.rows and finished.episodes == undisturbed.episodes
+    jax.tree.map(np.testing.assert_array_equal, finished.agent.params, undisturbed.agent.params)
 
 
 def test_environments_that_fail_at_the_first_reset_are_named_and_closed():
@@ -461,7 +465,7 @@ def test_bad_requests():
         small_run(env="CartPole-v11")
     with pytest.raises(UnsupportedSpaceError, match="finite set"):
         small_run(env="Pendulum-v1")
-    with pytest.raises(SettingsError, match="n_envs must be at least 1"):
+    with pytest.raises(SettingsError, match="n_envs must be between 1 and 65536"):
         small_run(n_envs=0)
     with pytest.raises(SettingsError, match="no setting 'delta0'; did you mean 'delta_0'"):
         small_run(delta0=3)
@@ -524,3 +528,34 @@ def test_with_async_learning_priorities_come_one_update_later():
         there = age < 64 - 20  # twenty items were inserted until the next update
         np.testing.assert_array_equal(slots, drawn[there])
         np.testing.assert_array_equal(losses, np.asarray(made[k])[there])
+
+
+class Masked(Broken):
+    """Gives action masks, wrong ones on demand."""
+
+    mask: list[object] = [1, 1]  # noqa: RUF012
+
+    def reset(self, *, seed=None, options=None):
+        obs, _ = super().reset(seed=seed)
+        return obs, {} if self.how == "late" else {"action_mask": [1, 1]}
+
+    def step(self, action):
+        wrong = {"nothing permitted": [0, 0], "too long": [1, 1, 1], "no numbers": ["a", None], "other numbers": [1, 7]}
+        obs, reward, terminated, truncated, _ = super().step(action)
+        return obs, reward, terminated, truncated, {"action_mask": wrong.get(self.how, [1, 0])}
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("nothing permitted", "permits no action"),
+        ("too long", "one entry, 0 or 1, for each of the 2 actions"),
+        ("no numbers", "one entry, 0 or 1"),
+        ("other numbers", "one entry, 0 or 1"),
+        ("late", "only now"),
+    ],
+)
+def test_masks_are_checked_at_the_door(monkeypatch, how, message):
+    monkeypatch.setattr(Masked, "how", how)
+    with pytest.raises(EnvironmentFaultError, match=message):
+        small_run(env=Masked)

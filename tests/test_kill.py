@@ -41,7 +41,7 @@ def start(directory: Path, cache: Path) -> subprocess.Popen:
 
 def results(directory: Path) -> dict[str, bytes]:
     """Everything two equal runs have in common."""
-    files = [p for p in sorted(directory.rglob("*")) if p.is_file() and p.name != "timing.jsonl"]
+    files = [p for p in sorted(directory.rglob("*")) if p.is_file() and not p.name.startswith(("timing", "lock"))]
     return {str(p.relative_to(directory)): p.read_bytes() for p in files}
 
 
@@ -98,12 +98,13 @@ def test_fifty_kills(tmp_path, half):
 
 def test_unfinished_files_are_not_taken_for_checkpoints(tmp_path):
     files = RunFiles(tmp_path)
-    checkpoint.save(tmp_path / "checkpoints" / "step-0000000020.safetensors", {}, {"logs": {}})
+    meta = {"logs": {"metrics": 0, "episodes": 0, "evaluations": 0}, "settings": {}}
+    checkpoint.save(tmp_path / "checkpoints" / "step-0000000020.safetensors", {}, meta)
     (tmp_path / "checkpoints" / ".step-0000000040.safetensors.x7").write_bytes(b"half")
     (tmp_path / "checkpoints" / ".tmpklZSin").write_bytes(b"half")
     (tmp_path / ".tmpAb12Cd").write_bytes(b"half")
     (tmp_path / ".mine").write_text("not ours to clear away")
     assert [p.name for p in files.checkpoints()] == ["step-0000000020.safetensors"]
-    assert files.newest() is not None
+    assert files.restore_point({"settings": {}}) is not None
     assert len(list((tmp_path / "checkpoints").iterdir())) == 1, "and they are cleared away"
     assert {p.name for p in tmp_path.iterdir()} == {"checkpoints", ".mine"}

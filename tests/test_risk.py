@@ -47,9 +47,9 @@ from tremble.criteria import (
 from tremble.dist import ReturnDist
 from tremble.learn import bootstrap_target
 from tremble.presets import make
+from tremble.records import CheckpointError
 from tremble.schedules import Schedule
 from tremble.settings import SettingsError, describe, override
-from tremble.training.checkpoint import CheckpointError
 
 NOW = Clock(9, 9, 9, 9)
 """t = 10."""
@@ -414,10 +414,10 @@ def test_parameters_may_be_traced(kind: Any, values: list[float]):
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: CVaR(0.0), "a share of the mass, 0 < eta <= 1; got 0"),
-        (lambda: VaR(1.5), "a level"),
-        (lambda: CPW(0.2), "increases, 0.28 < eta"),
-        (lambda: Norm(0), "whole number"),
+        (lambda: CVaR(0.0), "eta must be above 0 and at most 1, got 0"),
+        (lambda: VaR(1.5), "eta must be above 0 and at most 1, got 1.5"),
+        (lambda: CPW(0.2), "eta must be above 0.28, got 0.2"),
+        (lambda: Norm(0), "eta must be between 1 and 12, got 0"),
         (lambda: make_criterion("norm", eta=2.5), "whole number"),
         (lambda: CustomDistortion(jnp.cos), "0 to 0 and 1 to 1"),
         (lambda: CustomDistortion(lambda u: u + jnp.sin(2 * jnp.pi * u)), "must not fall"),
@@ -604,16 +604,19 @@ def test_from_the_command_line(tmp_path, monkeypatch, capsys):
     sizes = ["--steps", "20", "--evaluate-every", "0", "--set", "n_quantiles=8", "--set", "widths=8"]
     chosen = ["--set", "criterion=my_own:Best", "--set", "bonus=1", "--out", "run"]
     command("train", "qrdqn", "--env", "CartPole-v1", *sizes, *chosen)
-    with pytest.raises(CheckpointError, match=r"names code to import \(criterion=my_own:Best\)"):
+    with pytest.raises(CheckpointError, match="names code to import: criterion=my_own:Best"):
         tremble.load(tmp_path / "run")
     loaded = tremble.load(tmp_path / "run", trust_code=True)
     assert loaded.agent.criterion == importlib.import_module("my_own").Best(1.0)
-    command("evaluate", "run", "--episodes", "2", "--criterion", "cvar", "--set", "eta=0.1")
+    with pytest.raises(SystemExit):
+        command("evaluate", "run", "--episodes", "2")
+    assert "names code to import" in " ".join(capsys.readouterr().err.split())
+    command("evaluate", "run", "--episodes", "2", "--criterion", "cvar", "--set", "eta=0.1", "--trust-code")
     row = json.loads((tmp_path / "run" / "evaluation-cvar-eta=0.1-e0-s0.json").read_text())
     assert (row["criterion"], row["criterion.eta"]) == ("cvar", 0.1)
     with pytest.raises(SystemExit):
-        command("evaluate", "run", "--criterion", "cvar", "--set", "eta=2")
-    assert "a share of the mass" in " ".join(capsys.readouterr().err.split())
+        command("evaluate", "run", "--criterion", "cvar", "--set", "eta=2", "--trust-code")
+    assert "eta must be above 0 and at most 1, got 2" in " ".join(capsys.readouterr().err.split())
 
 
 def test_an_object_without_a_name_is_refused_before_training():

@@ -34,9 +34,12 @@ def run(tmp_path):
     directory.mkdir()
     (directory / "config.json").write_text(json.dumps({"spec": SPEC, "settings": {}}))
     evaluations = [(200, [-21, -19]), (400, [0, 4]), (600, [-3, 1])]
-    lines(directory / "evaluations.jsonl", [{"step": s, "mean": sum(r) / 2, "returns": r} for s, r in evaluations])
+    lines(
+        directory / "evaluations.jsonl",
+        [{"step": s, "mean": sum(r) / 2, "returns": r, "lengths": [9, 9]} for s, r in evaluations],
+    )
     lines(directory / "episodes.jsonl", [{"step": 20 * i, "return": float(i), "length": 20} for i in range(1, 36)])
-    lines(directory / "metrics.jsonl", [{"step": 500}, {"step": 700}])
+    lines(directory / "metrics.jsonl", [{"step": s, "updates": 0, "episodes": 0} for s in (500, 700)])
     lines(directory / "timing.jsonl", [{"step": 400, "seconds": 3600.0}, {"step": 700, "seconds": 5400.0}])
     return directory
 
@@ -46,7 +49,7 @@ def test_a_run_is_what_its_files_say(run, tmp_path):
     assert curve.steps == 700 and curve.hours == 1.5 and curve.means.tolist() == [-20, 2, -1]
     assert curve.command == (
         "tremble train pqr --env atari/Pong --steps 800 --seed 3 --hyperparameters atari_small "
-        "--set widths=[16,16] --set double=true --env-set protocol=dopamine --n-envs 2 "
+        "--set 'widths=[16,16]' --set double=true --env-set protocol=dopamine --n-envs 2 "
         "--evaluate-every 200 --evaluate-episodes 2"
     )
     assert parse_assignments(("widths=[16,16]", "double=true")) == SPEC["agent_options"], "it can be typed again"
@@ -60,7 +63,11 @@ def test_a_run_is_what_its_files_say(run, tmp_path):
 
 
 def test_a_line_that_is_being_written_is_left_out(run):
-    lines(run / "episodes.jsonl", [{"step": 20, "return": 1.0}, {"step": 40, "return": 2.0}], end='\n{"step": 6')
+    lines(
+        run / "episodes.jsonl",
+        [{"step": 20, "return": 1.0, "length": 3}, {"step": 40, "return": 2.0, "length": 3}],
+        end='\n{"step": 6',
+    )
     assert load_curve(run).episodes == [(20, 1.0), (40, 2.0)]
 
 
@@ -68,7 +75,7 @@ def test_runs_of_several_environments_have_panels_of_their_own(run, tmp_path):
     other = tmp_path / "other"
     other.mkdir()
     (other / "config.json").write_text(json.dumps({"spec": SPEC | {"env": "CartPole-v1", "env_options": {}}}))
-    lines(other / "episodes.jsonl", [{"step": 9, "return": 9.0}])
+    lines(other / "episodes.jsonl", [{"step": 9, "return": 9.0, "length": 9}])
     text = report_curves([load_curve(run), load_curve(other)], tmp_path)
     assert "| PQR, seed 3, CartPole-v1 | 9 | ? | none | none | 9.0 |" in text
     assert "CartPole-v1" in (tmp_path / "curves.svg").read_text()
