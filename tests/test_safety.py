@@ -260,7 +260,7 @@ def test_another_machine_is_said_and_recorded(tmp_path):
 def test_only_harmless_flags_are_restored(monkeypatch):
     monkeypatch.delenv("XLA_FLAGS", raising=False)
     monkeypatch.delenv("NPROC", raising=False)
-    flags = ["--xla_cpu_multi_thread_eigen=false", "--xla_dump_to=/tmp/x", "--xla_force_host_platform_device_count=a b"]
+    flags = ["--xla_cpu_multi_thread_eigen=false", "--xla_dump_to=x", "--xla_force_host_platform_device_count=a b"]
     restore_flags(MadeWith(0, {}, "", 3, flags))
     assert os.environ["XLA_FLAGS"] == "--xla_cpu_multi_thread_eigen=false" and os.environ["NPROC"] == "3"
     monkeypatch.setenv("NPROC", "1")
