@@ -35,6 +35,7 @@ def acting(agent, key=0, clock=LATE, actor=None, obs=None, params=None):
     return agent.act(params, actor, obs, None, agent.draw_act(jax.random.key(key), ACTIONS), clock)
 
 
+@pytest.mark.slow
 def test_greedy_action_maximises_the_criterion():
     agent = agent_with()
     params = agent.init(jax.random.key(7), (3,), ACTIONS).params

@@ -181,3 +181,66 @@ def test_races(tmp_path, contenders):
 @pytest.mark.parametrize("contenders", [2, 4, 8])
 def test_a_thousand_races(tmp_path, contenders):
     race(tmp_path, contenders, 1000)
+
+
+# --- whole runs -------------------------------------------------------------------------------------------------------
+
+TRAIN = """
+import sys
+import tremble
+tremble.train(
+    "qrdqn", "CartPole-v1", steps=int(sys.argv[2]), out=sys.argv[1], chunk=10, record_every=50, checkpoint_every=100,
+    n_quantiles=8, widths=[16], batch_size=16, start_steps=60,
+)
+"""
+
+
+def start_run(directory: Path, steps: int, lease: float) -> subprocess.Popen[str]:
+    env = os.environ | {"JAX_PLATFORMS": "cpu", "NPROC": "1", "TREMBLE_LEASE_SECONDS": str(lease)}
+    return subprocess.Popen(
+        [sys.executable, "-c", TRAIN, str(directory), str(steps)], stderr=subprocess.PIPE, text=True, env=env
+    )
+
+
+def files_of(directory: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in directory.rglob("*")
+        if path.is_file() and not path.name.startswith(("timing", "lock"))
+    }
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory) -> dict[str, bytes]:
+    directory = tmp_path_factory.mktemp("undisturbed")
+    assert start_run(directory, 2000, 30).wait(timeout=300) == 0
+    return files_of(directory)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("contenders", [2, 4, 8])
+def test_one_of_several_runs_trains_and_the_others_name_it(tmp_path, contenders, undisturbed):
+    for number in range(7):
+        directory = tmp_path / str(number)
+        runs = [start_run(directory, 2000, 30) for _ in range(contenders)]
+        said = [run.communicate(timeout=600)[1] for run in runs]
+        losers = [(run, text) for run, text in zip(runs, said, strict=True) if run.returncode]
+        assert all("is in use: process" in text for _, text in losers), said
+        assert len(losers) < contenders and files_of(directory) == undisturbed
+
+
+@pytest.mark.long
+def test_a_suspended_run_that_was_taken_over_writes_nothing_more(tmp_path, undisturbed):
+    directory = tmp_path / "run"
+    first = start_run(directory, 2000, 2)
+    while not list(directory.glob("checkpoints/step-*")):
+        assert first.poll() is None
+        time.sleep(0.05)
+    first.send_signal(signal.SIGSTOP)
+    assert first.poll() is None, "it must not be done yet"
+    second = start_run(directory, 2000, 2)
+    assert second.wait(timeout=300) == 0
+    first.send_signal(signal.SIGCONT)
+    _, said = first.communicate(timeout=300)
+    assert first.returncode == 1 and "no longer owns" in said
+    assert files_of(directory) == undisturbed

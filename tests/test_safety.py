@@ -79,6 +79,7 @@ def evil(tmp_path, monkeypatch):
         ("spec__env", "evil_mod:Env-v0"),
     ],
 )
+@pytest.mark.slow
 def test_nothing_that_only_files_name_is_imported(run, tmp_path, evil, place, value):
     copy = rewritten(run, tmp_path, **{place: value})
     with pytest.raises((CheckpointError, SettingsError)) as error:

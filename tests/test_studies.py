@@ -41,6 +41,7 @@ def readings(directory, seeds, **changes):
     return options, results
 
 
+@pytest.mark.slow
 def test_a_study_goes_on_from_the_raw_data_of_a_report(tmp_path):
     """On another machine, where there is no store: what a report holds need not be made again."""
     options, results = readings(tmp_path / "there", 3)

@@ -28,6 +28,7 @@ def trained(**changes) -> TrainedAgent:
     return TrainedAgent(agent, params, Encoder("box", OBS.shape), ACTIONS, counts=counts)
 
 
+@pytest.mark.slow
 def test_schedules_count_from_the_start_of_learning_after_training_too():
     """100 transitions after learning started: epsilon has fallen to 0.9 of a decay over 1,000, not to 0.4."""
     agent = trained(chooser=Chooser(1.0, 0.0, 1000.0, epsilon_origin="learning_start"))

@@ -11,6 +11,7 @@ from tremble.studies.worker import MAX_MEMORY_MAPPINGS, forget_programs
 MAPS = Path("/proc/self/maps")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not MAPS.exists(), reason="needs Linux")
 def test_dropping_programs_gives_their_mappings_back():
     def count():
