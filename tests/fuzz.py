@@ -359,7 +359,7 @@ class Watch:
         if isinstance(path, int) or str(path).startswith("/dev/null"):
             return
         parent, name = os.path.split(os.path.abspath(os.fsdecode(path)))
-        if not f"{os.path.realpath(parent)}/{name}".startswith(self.allowed):
+        if not f"{os.path.realpath(parent)}/{name}/".startswith(self.allowed):
             self.seen.append(f"{event}: {path}")
 
 

@@ -24,7 +24,7 @@ from tremble.networks import ConvSpec, MlpSpec, Network, deepen_streams, init_to
 from tremble.optimisers import Adam, Optimiser
 from tremble.replay import ReplaySpec
 from tremble.representations import DETERMINISTIC, ActContext, Quantile, Query, Representation
-from tremble.settings import COUNT, NON_NEGATIVE, SHARE, Range
+from tremble.settings import COUNT, NON_NEGATIVE, SHARE, Range, SettingsError
 
 
 class LearnerState(eqx.Module):
@@ -119,13 +119,13 @@ class Agent(Settings):
     def __check_init__(self) -> None:
         """Validate combinations of fields."""
         if self.stream_width and not self.dueling:
-            raise ValueError("stream_width is about the streams of a dueling head: it needs dueling=True")
+            raise SettingsError("stream_width is about the streams of a dueling head: it needs dueling=True")
         if self.replay.rollout and self.learning.updates_per_round > 1:
-            raise ValueError("a rollout is learned from once: updates_per_round needs to be 1")
+            raise SettingsError("a rollout is learned from once: updates_per_round needs to be 1")
         if self.share_noise and self.criterion_for != "both":
-            raise ValueError("share_noise needs criterion_for='both': only then is there one criterion to share")
+            raise SettingsError("share_noise needs criterion_for='both': only then is there one criterion to share")
         if self.share_noise and (self.noise_per_sample or self.draws_per_update > 1):
-            raise ValueError(
+            raise SettingsError(
                 "share_noise uses the action's single draw: noise_per_sample and draws_per_update need it off"
             )
 

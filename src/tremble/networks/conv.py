@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 from tremble.core import Settings
 from tremble.networks.initialisation import Initialisation
 from tremble.networks.torsos import Mlp
-from tremble.settings import POSITIVE, SIZE
+from tremble.settings import POSITIVE, SIZE, SettingsError
 
 Layers = tuple[tuple[int, int, int], ...]
 """(filters, size, stride) of each convolution."""
@@ -102,7 +102,7 @@ class ConvSpec(Settings):
     def init(self, key: PRNGKeyArray, obs_shape: tuple[int, ...]) -> tuple[ConvTorso, int]:
         """Torso for pictures of this shape, and how many features it gives."""
         if len(obs_shape) != 3:
-            raise ValueError(f"convolutions want observations [height, width, channels], got the shape {obs_shape}")
+            raise SettingsError(f"convolutions want observations [height, width, channels], got the shape {obs_shape}")
         conv_key, dense_key = jax.random.split(key)
         inputs = (obs_shape[-1], *(filters for filters, _, _ in self.layers))
         keys = jax.random.split(conv_key, len(self.layers))
@@ -118,10 +118,10 @@ class ConvSpec(Settings):
         try:
             shape = jax.eval_shape(filtered, jax.ShapeDtypeStruct(obs_shape, jnp.float32)).shape
         except (TypeError, ValueError) as error:
-            raise ValueError(f"pictures of the shape {obs_shape} are too small for these convolutions") from error
+            raise SettingsError(f"pictures of the shape {obs_shape} are too small for these convolutions") from error
         n_flat = math.prod(shape)
         if n_flat == 0:
-            raise ValueError(f"pictures of the shape {obs_shape} are too small for the convolutions {self.layers}")
+            raise SettingsError(f"pictures of the shape {obs_shape} are too small for the convolutions {self.layers}")
         return ConvTorso(made, Mlp(dense_key, n_flat, self.widths), self.scale), (
             self.widths[-1] if self.widths else n_flat
         )

@@ -7,7 +7,7 @@ from typing import Annotated
 import equinox as eqx
 
 from tremble.core import Settings
-from tremble.settings import NON_NEGATIVE, SHARE, SIZE
+from tremble.settings import NON_NEGATIVE, SHARE, SIZE, SettingsError
 
 
 class ReplaySpec(Settings):
@@ -34,7 +34,7 @@ class ReplaySpec(Settings):
     def __check_init__(self) -> None:
         """Validate fields."""
         if self.rollout and self.prioritised:
-            raise ValueError("a rollout is learned from as a whole: prioritised needs rollout=0")
+            raise SettingsError("a rollout is learned from as a whole: prioritised needs rollout=0")
 
     def importance_exponent(self, transitions: int) -> float:
         """The exponent after this number of transitions."""

@@ -193,7 +193,7 @@ def open_log(path: Path, flags: int) -> int:
     except OSError as error:
         if path.is_symlink():
             raise CheckpointError(f"{path} is a link; tremble writes to regular files only: remove it") from error
-        raise
+        raise CheckpointError(f"could not write {path}: {error}") from error
     facts = os.fstat(file)
     if not stat.S_ISREG(facts.st_mode) or facts.st_nlink > 1:
         os.close(file)

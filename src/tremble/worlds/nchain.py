@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from tremble.core import Scalar, Settings
-from tremble.settings import COUNT, NON_NEGATIVE, Range
+from tremble.settings import COUNT, NON_NEGATIVE, Range, SettingsError
 from tremble.worlds.gaussian_mixture import GaussianMixture
 
 LEFT, RIGHT, N_ACTIONS = 0, 1, 6
@@ -58,11 +58,11 @@ class NChain(Settings):
     def __check_init__(self) -> None:
         """Refuse chains without a middle, and unknown choices."""
         if self.length % 2 == 0:
-            raise ValueError(f"length must be odd, so that there is a middle; got {self.length}")
+            raise SettingsError(f"length must be odd, so that there is a middle; got {self.length}")
         if self.reward_on not in ("exit", "enter"):
-            raise ValueError(f"reward_on must be 'exit' or 'enter', got {self.reward_on!r}")
+            raise SettingsError(f"reward_on must be 'exit' or 'enter', got {self.reward_on!r}")
         if self.encoding not in ("one_hot", "thermometer"):
-            raise ValueError(f"encoding must be 'one_hot' or 'thermometer', got {self.encoding!r}")
+            raise SettingsError(f"encoding must be 'one_hot' or 'thermometer', got {self.encoding!r}")
 
     @property
     def n_actions(self) -> int:

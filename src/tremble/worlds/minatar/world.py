@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, UInt8
 
 from tremble.core import Scalar, Settings
-from tremble.settings import COUNT, SHARE
+from tremble.settings import COUNT, SHARE, SettingsError
 
 SIDE = 10
 NOOP, LEFT, UP, RIGHT, DOWN, FIRE = range(6)
@@ -98,7 +98,7 @@ class MinAtar(Settings):
     def __check_init__(self) -> None:
         """Refuse what no game can have."""
         if self.actions not in ("full", "minimal"):
-            raise ValueError(f"actions must be 'full' or 'minimal', got {self.actions!r}")
+            raise SettingsError(f"actions must be 'full' or 'minimal', got {self.actions!r}")
 
     @property
     def n_actions(self) -> int:
