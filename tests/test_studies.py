@@ -13,7 +13,9 @@ from tremble.studies.nchain.readings import ReadingResult
 
 
 @pytest.mark.parametrize("quick", [pytest.param(False, marks=pytest.mark.slow), True])
-@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.long) if n == "nchain-family" else n for n in STUDIES]
+)
 def test_every_cell_is_a_valid_run(name, quick, tmp_path):
     study = STUDIES[name]
     options = Options(tmp_path, tmp_path, study.seeds, study.quick_steps if quick else study.steps, quick)
