@@ -8,6 +8,7 @@ PYTHON ?=
 VENV := .venv
 BENCH_VENV := .venv-bench
 DOPAMINE_VENV := .venv-dopamine
+PACKAGES_VENV := .venv-packages
 BIN := $(VENV)/bin
 # Nothing is compiled beforehand: most of what is installed is never imported.
 PIP_FLAGS := -qq --disable-pip-version-check --no-compile
@@ -31,7 +32,7 @@ define find_python
 	fi
 endef
 
-.PHONY: help install demo test test-slow test-long test-grid test-safety lint format lock bench wheel clean
+.PHONY: help install demo test test-slow test-long test-grid test-packages test-safety lint format lock bench wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,12 +57,12 @@ QUICK_COMPILING := --xla_backend_optimization_level=0 --xla_llvm_disable_expensi
 test: export XLA_FLAGS = $(QUICK_COMPILING)
 test: export JAX_PLATFORMS = cpu
 test: lint ## lint, types, import contract and the tests that take moments
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not long and not grid" --durations 10 --durations-min 4
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not long and not grid and not packages" --durations 10 --durations-min 4
 
 test-slow: export XLA_FLAGS = $(QUICK_COMPILING)
 test-slow: export JAX_PLATFORMS = cpu
 test-slow: install ## the tests that take seconds each: whole runs, snippets of the docs, every command
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "slow and not long and not grid" --durations 10 --durations-min 4
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "slow and not long and not grid and not packages" --durations 10 --durations-min 4
 
 test-long: export JAX_PLATFORMS = cpu
 test-long: install ## the tests that take minutes: fifty kills, every combination of improvements
@@ -70,6 +71,10 @@ test-long: install ## the tests that take minutes: fifty kills, every combinatio
 test-grid: export JAX_PLATFORMS = cpu
 test-grid: install ## every combination of representation, criterion and improvement; resumable, writes runs/grid
 	$(BIN)/python -m tests.grid
+
+test-packages: export JAX_PLATFORMS = cpu
+test-packages: $(PACKAGES_VENV)/.installed ## environments of three packages that are not ours, in an environment of its own
+	$(PACKAGES_VENV)/bin/python -m pytest -n 2 -m packages tests/test_packages.py
 
 test-safety: export JAX_PLATFORMS = cpu
 test-safety: install ## 2,000 hostile run directories, and runs interrupted at every moment: an hour
@@ -116,6 +121,14 @@ $(DOPAMINE_VENV)/.installed: requirements-dopamine.lock
 	if [ ! -x $(DOPAMINE_VENV)/bin/python ]; then "$$python" -m venv $(DOPAMINE_VENV); fi
 	@echo "installing Dopamine and an older JAX into $(DOPAMINE_VENV) (TensorFlow among them), some minutes"
 	@$(DOPAMINE_VENV)/bin/python -m pip install $(PIP_FLAGS) --no-deps -r requirements-dopamine.lock
+	@touch $@
+
+$(PACKAGES_VENV)/.installed: requirements.lock requirements-packages.in pyproject.toml
+	@$(find_python); \
+	if [ ! -x $(PACKAGES_VENV)/bin/python ]; then "$$python" -m venv $(PACKAGES_VENV); fi
+	@echo "installing packages with environments into $(PACKAGES_VENV), about a minute"
+	@$(PACKAGES_VENV)/bin/python -m pip install $(PIP_FLAGS) -r requirements.lock -r requirements-packages.in
+	@$(PACKAGES_VENV)/bin/python -m pip install $(PIP_FLAGS) --no-deps --no-build-isolation -e .
 	@touch $@
 
 wheel: install ## build the source distribution and the wheel into dist/

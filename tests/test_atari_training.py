@@ -26,8 +26,8 @@ from tremble.optimisers import RMSProp
 from tremble.replay import FrameReplay, NumpyReplay, frame_store
 from tremble.settings import SettingsError
 from tremble.training import checkpoint
+from tremble.training.evaluation_env import evaluation_maker, evaluation_settings
 from tremble.training.gym_loop import GymLoop
-from tremble.training.run import evaluation_maker, evaluation_settings
 from tremble.training.spec import RunSpec
 
 SMALL = {"layers": [[4, 8, 8], [4, 4, 4]], "widths": [8], "n_quantiles": 8, "batch_size": 8, "start_steps": 100}

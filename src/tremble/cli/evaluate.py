@@ -59,7 +59,7 @@ class Evaluate:
         from tremble.training.checkpoint import write_text
         from tremble.training.consent import code_of_environment, require_consent
         from tremble.training.evaluation import evaluate
-        from tremble.training.run import evaluation_maker, evaluation_settings
+        from tremble.training.evaluation_env import evaluation_maker, evaluation_settings
         from tremble.training.trained import load
 
         agent = load(self.run_directory, weights=self.weights, trust_code=self.trust_code)

@@ -54,7 +54,7 @@ class Video:
         from tremble.settings import SettingsError, parse_assignments
         from tremble.training.consent import code_of_environment, require_consent
         from tremble.training.evaluation import policy_of
-        from tremble.training.run import evaluation_maker
+        from tremble.training.evaluation_env import evaluation_maker
         from tremble.training.trained import load
         from tremble.viewer.video import play, write_video
 

@@ -27,7 +27,8 @@ from tremble.core import RandomStream, stream_key
 from tremble.envs.registry import is_jax_env, make_jax_env
 from tremble.training import checkpoint
 from tremble.training.evaluation import evaluate
-from tremble.training.run import evaluation_maker, evaluation_settings, run_loop
+from tremble.training.evaluation_env import evaluation_maker, evaluation_settings
+from tremble.training.run import run_loop
 from tremble.training.spec import RunSpec
 from tremble.training.xla_loop import Record, iterate
 
