@@ -81,7 +81,8 @@ def train(case: str) -> dict[str, np.ndarray]:
     if not steps and "action" in run.log:
         steps = list(zip(run.log["action"].tolist(), run.log["reward"].tolist(), strict=True))
     if not steps:  # MinAtar beside the loop keeps no log of steps: its episodes and metrics stand for them
-        steps = [(int(e["step"]), float(e["return"])) for e in run.episodes]
+        episodes = run.episode_rows if hasattr(run, "episode_rows") else run.episodes  # as older revisions call them
+        steps = [(int(e["step"]), float(e["return"])) for e in episodes]
     leaves = [np.asarray(x) for x in jax.tree.leaves(run.agent.params)]
     return {f"leaf-{i:03d}": x for i, x in enumerate(leaves)} | {"steps": np.asarray(steps, np.float64).reshape(-1, 2)}
 

@@ -182,7 +182,7 @@ def test_evaluation_follows_the_protocol(whole):
     assert evaluation_settings(paper) == {"episodes": 10, "steps": 0, "ends": "whole_episode", "epsilon": 0.001}
     old = RunSpec("dqn", "atari/Pong", 100, env_options={"protocol": "dqn_zoo"})
     assert evaluation_settings(old)["epsilon"] == 0.05, "DQN's own"
-    assert len(run.evaluations[0]["returns"]) == 2 and min(run.evaluations[0]["returns"]) >= 0
+    assert len(run.evaluation_rows[0]["returns"]) == 2 and min(run.evaluation_rows[0]["returns"]) >= 0
 
 
 def test_a_protocol_brings_its_settings():

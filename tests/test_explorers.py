@@ -648,7 +648,7 @@ def test_saved_interrupted_continued_loaded_and_evaluated(preset, tmp_path):
     whole = run()
     for x, y in zip(jax.tree.leaves(continued.agent.params), jax.tree.leaves(whole.agent.params), strict=True):
         np.testing.assert_array_equal(x, y)
-    assert continued.rows == whole.rows and continued.episodes == whole.episodes
+    assert continued.rows == whole.rows and continued.episode_rows == whole.episode_rows
     assert whole.rows[-1]["updates"] > 5 and np.isfinite(whole.rows[-1]["loss"])
     loaded, obs = tremble.load(tmp_path), np.zeros(4, np.float32)
     assert loaded.distribution(obs).atoms.shape == (2, ATOMS[preset])
@@ -693,9 +693,9 @@ def test_both_loops_make_the_same_run_with_options():
     beside = tremble.train(
         "quota", lambda: JaxGymEnv(NChain(), run_seed=0), steps=300, hyperparameters="nchain", **options
     )
-    returns = [e["return"] for e in beside.episodes]
+    returns = [e["return"] for e in beside.episode_rows]
     ends = np.flatnonzero(inside.log["done"])
-    assert [e["step"] for e in beside.episodes] == (ends + 1).tolist() and len(ends) > 4
+    assert [e["step"] for e in beside.episode_rows] == (ends + 1).tolist() and len(ends) > 4
     np.testing.assert_allclose(np.cumsum(inside.log["reward"])[ends], np.cumsum(returns), rtol=1e-4)
     for x, y in zip(jax.tree.leaves(inside.agent.params), jax.tree.leaves(beside.agent.params), strict=True):
         np.testing.assert_allclose(x, y, atol=2e-5)

@@ -40,7 +40,7 @@ def same(a, b):
     """Bit for bit."""
     for x, y in zip(jax.tree.leaves(a.agent.params), jax.tree.leaves(b.agent.params), strict=True):
         np.testing.assert_array_equal(x, y)
-    assert a.rows == b.rows and a.episodes == b.episodes and a.evaluations == b.evaluations
+    assert a.rows == b.rows and a.episode_rows == b.episode_rows and a.evaluation_rows == b.evaluation_rows
     return True
 
 
@@ -53,7 +53,7 @@ def base(tmp_path_factory):
 def test_one_seed_repeats_and_seeds_differ(base):
     assert same(base[0], small_run(evaluate_every=200, evaluate_episodes=3, chunk=33))
     other = small_run(seed=1)
-    assert other.episodes != base[0].episodes
+    assert other.episode_rows != base[0].episode_rows
 
 
 def test_a_run_directory_holds_what_it_says(base):
@@ -76,8 +76,8 @@ def test_a_run_directory_holds_what_it_says(base):
     ]
     rows = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
     assert rows == run.rows and [row["step"] for row in rows] == [100, 200, 300, 400]
-    assert sum(e["length"] for e in run.episodes) <= STEPS
-    assert len(run.evaluations) == 2 and len(run.evaluations[0]["returns"]) == 3
+    assert sum(e["length"] for e in run.episode_rows) <= STEPS
+    assert len(run.evaluation_rows) == 2 and len(run.evaluation_rows[0]["returns"]) == 3
 
 
 def test_episodes_before_a_fault_are_logged(tmp_path, monkeypatch):
@@ -178,7 +178,7 @@ def test_both_loops_make_the_same_run():
     np.testing.assert_array_equal(actions, inside.log["action"])
     np.testing.assert_array_equal(rewards, inside.log["reward"])
     np.testing.assert_array_equal(done, inside.log["done"])
-    assert inside.episodes == beside.episodes and len(inside.episodes) > 50
+    assert inside.episode_rows == beside.episode_rows and len(inside.episode_rows) > 50
     for ours, theirs in zip(inside.rows, beside.rows, strict=True):
         for name in ("step", "updates", "episodes", "return", "episode_length", "behaviour_changed"):
             assert ours[name] == pytest.approx(theirs[name], abs=1e-12), name
@@ -269,7 +269,7 @@ def test_a_misbehaving_environment_is_named_and_nothing_is_lost(tmp_path, monkey
     finished = small_run(env=Broken, out=tmp_path)
     monkeypatch.setattr(Broken, "how", "not at all")
     undisturbed = small_run(env=Broken)
-    assert finished.rows == undisturbed.rows and finished.episodes == undisturbed.episodes
+    assert finished.rows == undisturbed.rows and finished.episode_rows == undisturbed.episode_rows
     jax.tree.map(np.testing.assert_array_equal, finished.agent.params, undisturbed.agent.params)
 
 
@@ -370,13 +370,13 @@ def test_loading_and_predicting(base):
 def test_the_weights_of_the_best_evaluation_are_kept(base):
     """They make that evaluation again, number by number; of two equals the later ones."""
     run, directory = base
-    means = [row["mean"] for row in run.evaluations]
+    means = [row["mean"] for row in run.evaluation_rows]
     best = max(i for i, mean in enumerate(means) if mean == max(means))
     loaded = tremble.load(directory, weights="best")
-    assert loaded.counts.transitions == run.best.counts.transitions == run.evaluations[best]["step"]
+    assert loaded.counts.transitions == run.best.counts.transitions == run.evaluation_rows[best]["step"]
     for agent in (loaded, run.best):
         again = tremble.evaluate(agent, lambda: gymnasium.make("CartPole-v1"), episodes=3, seed=run.spec.seed)
-        assert list(again.returns) == run.evaluations[best]["returns"]
+        assert list(again.returns) == run.evaluation_rows[best]["returns"]
 
 
 def test_evaluation_is_a_function_of_its_seed_and_not_of_how_many_run_at_once(base):

@@ -439,7 +439,7 @@ def test_both_loops_make_the_same_run():
     assert inside.agent.encoder == beside.agent.encoder == encoder_of(minatar("breakout"))
     for x, y in zip(jax.tree.leaves(inside.agent.params), jax.tree.leaves(beside.agent.params), strict=True):
         np.testing.assert_allclose(x, y, atol=2e-5)
-    assert inside.episodes == beside.episodes
+    assert inside.episode_rows == beside.episode_rows
 
 
 @pytest.mark.long

@@ -28,7 +28,7 @@ def same(a, b):
         np.testing.assert_array_equal(a.log[name], b.log[name], err_msg=name)
     np.testing.assert_array_equal(a.snapshots["atoms"], b.snapshots["atoms"])
     np.testing.assert_array_equal(a.snapshots["scores"], b.snapshots["scores"])
-    assert json.dumps(a.rows) == json.dumps(b.rows) and a.episodes == b.episodes
+    assert json.dumps(a.rows) == json.dumps(b.rows) and a.episode_rows == b.episode_rows
     for x, y in zip(jax.tree.leaves(a.agent.params), jax.tree.leaves(b.agent.params), strict=True):
         np.testing.assert_array_equal(x, y)
     return True
@@ -90,7 +90,7 @@ def test_files_of_two_equal_runs_are_equal(tmp_path):
 
 def test_other_settings_in_the_same_directory_are_refused(tmp_path):
     small_run(out=tmp_path)
-    with pytest.raises(CheckpointError, match=r"different: agent_settings.criterion.delta_0"):
+    with pytest.raises(CheckpointError, match=r"holds another run: delta_0 is 500.0 there and 3.0 here"):
         small_run(out=tmp_path, delta_0=3.0)
 
 
@@ -101,7 +101,7 @@ def test_vectorised_runs_match_single_ones():
         "pqr", "nchain", steps=400, seeds=[0, 3], sweep={"delta_0": [500.0, 5.0]}, record_every=200, **SMALL
     )
     assert len(many) == 4
-    assert all(r.episodes[-1]["step"] <= 400 and len(r.episodes) == r.rows[-1]["episodes"] for r in many)
+    assert all(r.episode_rows[-1]["step"] <= 400 and len(r.episode_rows) == r.rows[-1]["episodes"] for r in many)
     for r in many:
         single = small_run(steps=400, seed=r.spec.seed, delta_0=r.spec.agent_options["delta_0"])
         np.testing.assert_array_equal(r.log["action"][:100], single.log["action"][:100])
@@ -132,11 +132,11 @@ def test_episode_bookkeeping(base):
     assert (starts == 2).all(), "every episode starts in the middle"
     assert (base.log["reward"][~ended] == 0).all() and (base.log["reward"][ended] > 3).all()
     assert set(base.log["state_index"][ended]) <= {0, 4}
-    assert [e["step"] for e in base.episodes] == (np.flatnonzero(ended) + 1).tolist()
-    assert [e["return"] for e in base.episodes] == base.log["reward"][ended].tolist(), "only the last step pays"
-    assert np.cumsum([e["length"] for e in base.episodes]).tolist() == [e["step"] for e in base.episodes]
+    assert [e["step"] for e in base.episode_rows] == (np.flatnonzero(ended) + 1).tolist()
+    assert [e["return"] for e in base.episode_rows] == base.log["reward"][ended].tolist(), "only the last step pays"
+    assert np.cumsum([e["length"] for e in base.episode_rows]).tolist() == [e["step"] for e in base.episode_rows]
     for row, since in zip(base.rows, (0, 200, 400), strict=True):
-        returns = [e["return"] for e in base.episodes if since < e["step"] <= row["step"]]
+        returns = [e["return"] for e in base.episode_rows if since < e["step"] <= row["step"]]
         assert row["return"] == pytest.approx(np.mean(returns))
 
 
@@ -152,16 +152,16 @@ def test_evaluations_do_not_change_a_run(tmp_path):
     how = {"evaluate_every": 250, "evaluate_episodes": 3, **limited}
     base, evaluated = small_run(**limited), small_run(**how)
     assert same(evaluated, base), "also the snapshots, which only runs inside XLA have"
-    assert [row["step"] for row in evaluated.evaluations] == [250, 500, 600]
+    assert [row["step"] for row in evaluated.evaluation_rows] == [250, 500, 600]
     assert evaluated.best is not None and evaluated.best.counts.transitions in (250, 500, 600)
     with pytest.raises(KeyboardInterrupt):
         small_run(out=tmp_path, on_progress=interrupt, **how)
     continued = small_run(out=tmp_path, **how)
-    assert same(continued, base) and continued.evaluations == evaluated.evaluations
+    assert same(continued, base) and continued.evaluation_rows == evaluated.evaluation_rows
     lines = (tmp_path / "episodes.jsonl").read_text().splitlines()
-    assert [json.loads(line) for line in lines] == base.episodes
+    assert [json.loads(line) for line in lines] == base.episode_rows
     assert tremble.load(tmp_path, weights="best").counts == evaluated.best.counts
-    with pytest.raises(CheckpointError, match="different: evaluate_every"):
+    with pytest.raises(CheckpointError, match="evaluate_every is 250 there and 100 here"):
         small_run(out=tmp_path, **(how | {"evaluate_every": 100}))
 
 

@@ -5,10 +5,11 @@ Learning rates and epsilons are traced, so one compiled program serves several o
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import equinox as eqx
 import optax
+from jaxtyping import ArrayLike
 
 from tremble.core import Scalar, Settings
 from tremble.settings import NON_NEGATIVE, POSITIVE, SHARE
@@ -23,6 +24,10 @@ class Adam(Settings):
     """Clip the gradient's global norm to this; None does not."""
     decay_updates: Annotated[int, NON_NEGATIVE] = eqx.field(static=True, default=0)
     """Lower the learning rate linearly to zero over so many updates; 0 keeps it."""
+
+    def rate(self, updates: ArrayLike) -> Any:
+        """The learning rate after so many updates."""
+        return _rate(self.learning_rate, self.decay_updates, updates)
 
     def transform(self) -> optax.GradientTransformation:
         """The optax optimiser."""
@@ -44,6 +49,10 @@ class RMSProp(Settings):
     decay_updates: Annotated[int, NON_NEGATIVE] = eqx.field(static=True, default=0)
     """Lower the learning rate linearly to zero over so many updates; 0 keeps it."""
 
+    def rate(self, updates: ArrayLike) -> Any:
+        """The learning rate after so many updates."""
+        return _rate(self.learning_rate, self.decay_updates, updates)
+
     def transform(self) -> optax.GradientTransformation:
         """The optax optimiser."""
         rate = _learning_rate(self.learning_rate, self.decay_updates)
@@ -58,6 +67,11 @@ Optimiser = Adam | RMSProp
 
 def _learning_rate(rate: Scalar, decay_updates: int) -> optax.ScalarOrSchedule:
     return optax.linear_schedule(rate, 0.0, decay_updates) if decay_updates else rate
+
+
+def _rate(rate: Scalar, decay_updates: int, updates: ArrayLike) -> Any:
+    schedule = _learning_rate(rate, decay_updates)
+    return schedule(updates) if callable(schedule) else schedule
 
 
 def _clipped(optimiser: optax.GradientTransformation, max_grad_norm: float | None) -> optax.GradientTransformation:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from tyro.conf import Positional
 
 from tremble import escape
 from tremble.cli.console import Assignments, TrackerNames, console
+from tremble.cli.progress import shown_progress
 
 
 @dataclass
@@ -108,10 +108,17 @@ class Train:
 
 @dataclass
 class Resume:
-    """Continue an interrupted run to its end; everything needed is in its directory."""
+    """Continue an interrupted run to its end, or lengthen a finished one; everything needed is in its directory.
+
+    Examples:
+      tremble resume runs/pqr-CartPole-v1-s0
+      tremble resume runs/pqr-CartPole-v1-s0 --steps 200000
+    """
 
     run_directory: Positional[Path]
     """The directory given to `tremble train --out`."""
+    steps: int | None = None
+    """New length of the run, at least the present one; parameters and rows are those of a run of that length."""
     track: TrackerNames = ()
     """Send the metrics there too."""
     trust_code: bool = False
@@ -129,53 +136,21 @@ class Resume:
         spec = described.record("spec", RunSpec)
         restore_flags(described.made_with()[-1])  # before JAX computes anything
         _show_run(
-            lambda how: resume(self.run_directory, trackers=self.track, trust_code=self.trust_code, **how),
+            lambda how: resume(
+                self.run_directory, steps=self.steps, trackers=self.track, trust_code=self.trust_code, **how
+            ),
             f"{spec.agent} on {spec.env}",
-            spec.steps,
+            self.steps or spec.steps,
             self.run_directory,
         )
 
 
 def _show_run(go: Callable[[dict[str, Any]], Any], title: str, steps: int, out: Path) -> None:
-    """Train under a progress bar, then say what came of it."""
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn(escape.console(title)),
-        BarColumn(),
-        TextColumn("{task.completed:,}/{task.total:,}"),
-        TextColumn("{task.fields[note]}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    names = ("reward_per_episode", "return", "evaluation", "loss", "delta", "coefficient", "epsilon")
-    with Progress(*columns, console=console) as progress:
-        bar = progress.add_task("train", total=steps, note="compiling")
-        begin: tuple[float, int] | None = None
-
-        def show(step: int, row: dict[str, Any]) -> None:
-            nonlocal begin
-            now = time.monotonic()
-            if begin is None:
-                begin = (now, step)
-            speed = (step - begin[1]) / (now - begin[0]) if now > begin[0] and step > begin[1] else None
-            parts = [f"{speed:,.0f} steps/s"] if speed else []
-            parts += [f"{k} {row[k]:.3g}" for k in names if row.get(k)]
-            progress.update(bar, completed=step, note="  ".join(parts))
-
-        with warnings.catch_warnings():
-            warnings.simplefilter("always", UserWarning)
-            warnings.showwarning = lambda message, *rest: console.print(
-                f"[yellow]warning:[/] {escape.console(message)}"
-            )
-            try:
-                run = go(
-                    {"on_progress": show, "on_message": lambda text: console.print(f"[dim]{escape.console(text)}[/]")}
-                )
-            except BaseException:
-                progress.live.transient = begin is None  # a bar that never moved would only hide the message
-                raise
+    """Train while showing progress, then say what came of it."""
+    with warnings.catch_warnings(), shown_progress(title, steps) as show:
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = lambda message, *rest: console.print(f"[yellow]warning:[/] {escape.console(message)}")
+        run = go({"on_progress": show, "on_message": lambda text: console.print(f"[dim]{escape.console(text)}[/]")})
     if len(run.snapshots):
         table = Table("action", "mean", "std", "5 %", "95 %", title="Return predicted at the start state")
         from tremble.dist import ReturnDist
@@ -187,11 +162,11 @@ def _show_run(go: Callable[[dict[str, Any]], Any], title: str, steps: int, out: 
             table.add_row(str(action), *[f"{float(x):.3f}" for x in numbers])
         console.print(table)
         console.print(f"optimal actions: {run.optimal_count:,} of {run.spec.steps:,}")
-    if run.evaluations:
+    if run.evaluation_rows:
         steps, episodes = run.spec.evaluate_steps, run.spec.evaluate_episodes
         title = f"Evaluations, {f'{steps:,} steps' if steps else f'{episodes} episodes'} each"
         table = Table("step", "mean return", "min", "max", title=title)
-        for row in run.evaluations:
+        for row in run.evaluation_rows:
             returns = [x for x in row["returns"] if x is not None]
             shown = (row["mean"], min(returns, default=None), max(returns, default=None))
             table.add_row(f"{row['step']:,}", *["not finite" if x is None else f"{x:.2f}" for x in shown])

@@ -34,11 +34,17 @@ class FrameReplay(NumpyReplay):
     frames: FrameStore
 
     def __init__(
-        self, capacity: int, example: Transition, spec: ReplaySpec, n_envs: int = 1, file: Path | None = None
+        self,
+        capacity: int,
+        example: Transition,
+        spec: ReplaySpec,
+        n_envs: int = 1,
+        file: Path | None = None,
+        tree_capacity: int = 0,
     ) -> None:
         """Empty memory for items like ``example``; pictures go to a memory-mapped file if one is named."""
         height, width, self._stack = example.obs_tm1.shape
-        super().__init__(capacity, _with_slots(example), spec)
+        super().__init__(capacity, _with_slots(example), spec, tree_capacity)
         self.layout = None
         self.frames = FrameStore(_expected_frames(capacity, n_envs, spec.n_step), (height, width), file)
         # Per environment: the last observation, for comparison, and the slots that later items may still refer to.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray, UInt32
 
 from tremble.core import Transition
@@ -30,6 +31,19 @@ class Replay(eqx.Module):
     def capacity(self) -> int:
         """How many transitions can be sampled from."""
         return self.store.reward_t.shape[0] - 1
+
+    def first(self, count: int) -> Replay:
+        """The slots that ``count`` transitions have filled, to be saved."""
+        return Replay(jax.tree.map(lambda x: x[: min(count, self.capacity + 1)], self.store))
+
+    def with_capacity(self, capacity: int) -> Replay:
+        """The same contents, read from a file, with empty slots up to a capacity; on the host."""
+        missing = capacity - self.capacity
+
+        def grown(x: np.ndarray) -> np.ndarray:
+            return np.concatenate([x, np.zeros((missing, *x.shape[1:]), x.dtype)])
+
+        return Replay(jax.tree.map(grown, self.store)) if missing else self
 
     def insert(self, count: int | Int[Array, ""], transition: Transition) -> Replay:
         """Store transition number ``count`` (from 0)."""

@@ -68,8 +68,12 @@ class NumpyReplay:
     frames: FrameStore | None = None
     """The store of pictures, which a `FrameReplay` has."""
 
-    def __init__(self, capacity: int, example: Transition, spec: ReplaySpec) -> None:
-        """Empty memory for items like ``example``."""
+    def __init__(self, capacity: int, example: Transition, spec: ReplaySpec, tree_capacity: int = 0) -> None:
+        """Empty memory for items like ``example``.
+
+        The rounding of sums of priorities depends on the size of their tree. ``tree_capacity`` makes it larger than the
+        ring, for a run that is shorter than its memory and must have the numbers of a longer run.
+        """
         if capacity < 1:
             raise ValueError(f"capacity must be at least 1, got {capacity}")
         # np.zeros allocates lazily: pages take memory once they are written to.
@@ -81,7 +85,7 @@ class NumpyReplay:
         self._store = {name: items[name] for name in fields}
         in_words = all(field.dtype.itemsize == 4 for field in fields.values())
         self._rows = items.view(np.uint32 if in_words else np.uint8).reshape(capacity, -1)
-        self._tree = SumTree(capacity) if spec.prioritised else None
+        self._tree = SumTree(max(capacity, tree_capacity)) if spec.prioritised else None
         self._exponent = spec.priority_exponent
         self._whole = spec.rollout > 0
         self._largest = 1.0

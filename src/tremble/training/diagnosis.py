@@ -28,7 +28,8 @@ def diagnose(
 ) -> Diagnosis:
     """Predict at a start state and compute one update's diagnostics, without changing the learner.
 
-    ``batch`` is None before learning starts.
+    ``batch`` is None where nothing can be sampled yet. Before learning starts, the loss is that of the parameters as
+    they were initialised.
     """
     dist = agent.predict(learner.params, obs[None])[0]
     n_actions = dist.atoms.shape[0]
@@ -37,6 +38,7 @@ def diagnose(
         "updates": clock.updates,
         "episodes": clock.episodes,
         "epsilon": agent.chooser.epsilon(clock),
+        "learning_rate": agent.optimiser.rate(clock.updates),
         **agent.behaviour_criterion.metrics(noise, clock),
         **agent.representation.behaviour_metrics(clock),
     }

@@ -35,6 +35,10 @@ MAX_STEPS = 30_000
 """More than the longest game that a published protocol allows on Atari (27,000 steps)."""
 
 
+class EvaluationStopped(BaseException):
+    """An evaluation was asked to end before it was complete; no fault of the environment, so no `Exception`."""
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """Episodes in order of their numbers."""
@@ -110,6 +114,7 @@ def evaluate(
     at_once: int = 10,
     max_steps: int = MAX_STEPS,
     on_episode: Callable[[int], None] = lambda done: None,
+    stop: Callable[[], bool] = lambda: False,
     **criterion_settings: Any,
 ) -> Evaluation:
     """Run episodes and act by a criterion; further keyword arguments are its settings (``criterion="cvar", eta=0.1``).
@@ -121,6 +126,7 @@ def evaluate(
     Episode k is seeded by (seed, k) alone, apart from all seeds of training, so the same seed means the same starts for
     every agent. ``at_once`` episodes run side by side to act in batches; it does not matter to the results which.
     An episode that has not ended after ``max_steps`` is cut, as by a time limit: a bad policy may never end it.
+    If ``stop`` returns true after a step, the evaluation ends with `EvaluationStopped`.
     """
     n = at_once if steps else min(at_once, episodes)
     longest = min(max_steps, steps) if steps and ends == "cut" else max_steps
@@ -156,6 +162,8 @@ def evaluate(
             begin(i)
         finished = 0
         while any(playing):
+            if stop():
+                raise EvaluationStopped
             mask = stack_masks(masks, agent.n_actions)
             if mask is not None and not mask[[episode is not None for episode in playing]].any(-1).all():
                 raise EnvironmentFaultError("the environment permits no action: its mask is false everywhere")

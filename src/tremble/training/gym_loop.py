@@ -161,10 +161,10 @@ class GymLoop(Loop):
     @cached_property
     def replay(self) -> NumpyReplay:
         """The memory; allocated on first use, so that `memory` can be shown before."""
-        parts = (self.capacity, self._example(), self.agent.replay)
+        parts, most = (self.capacity, self._example(), self.agent.replay), self.agent.memory_size
         if self.env.stacked:
-            return FrameReplay(*parts, self.env.n_envs, self._replay_file)
-        return NumpyReplay(*parts)
+            return FrameReplay(*parts, self.env.n_envs, self._replay_file, most)
+        return NumpyReplay(*parts, most)
 
     @cached_property
     def constants(self) -> Flat[Constants]:
@@ -333,22 +333,23 @@ class GymLoop(Loop):
             self._learn_noise = (t, noise.criterion, np.asarray(noise.sample))
         return self._learn_noise
 
-    def record(self) -> dict[str, Any]:
-        """A row of the metrics: diagnosis of the learner now, and what happened since the last row."""
-        batch, learning = None, self.agent.learning
-        if self.t > learning.start_steps and self.replay.ready:
-            key = stream_key(self.seed, RandomStream.DIAGNOSE, self.t)
-            batch, _ = self.replay.sample(np.asarray(draw_sample(key, learning.batch_size)), self._importance(self.t))
+    def record(self, final: bool = False) -> dict[str, Any]:
+        """As `Loop.record`."""
+        batch = None
+        if self.replay.ready:
+            noise = draw_sample(stream_key(self.seed, RandomStream.DIAGNOSE, self.t), self.agent.learning.batch_size)
+            batch, _ = self.replay.sample(np.asarray(noise), self._importance(self.t))
         clock = jax.tree.map(np.int32, self.agent.clock(self.t, self.episodes, self.updates, self.frames_per_step))
         seed = np.int32(self.seed)
         diagnosis = compiled_calls.diagnose_learner(self._arrays, self.learner, seed, self.start_obs, batch, clock)
         diagnosis = jax.device_get(diagnosis)
         row: dict[str, Any] = {"step": self.t}
         row |= {name: float(value) for name, value in diagnosis.numbers.items()}
-        row |= self._counter.row()
+        row |= self._counter.row(final)
         row["behaviour_changed"] = 1.0 - self.recent_greedy / max(self.recent_steps, 1)
         row["start_value"] = float(diagnosis.atoms.mean(-1).max())
-        self.recent_steps = self.recent_greedy = 0
+        if not final:
+            self.recent_steps = self.recent_greedy = 0
         return row
 
     def step_log(self) -> dict[str, np.ndarray]:

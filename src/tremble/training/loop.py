@@ -66,9 +66,14 @@ class EpisodeCounter:
             self._recent.append(episode)
             self._totals[env], self._lengths[env] = 0.0, 0
 
-    def row(self) -> dict[str, Any]:
-        """Mean return and length of the episodes that ended since the last call; None if there were none."""
-        recent, self._recent = self._recent, []
+    def row(self, keep: bool = False) -> dict[str, Any]:
+        """Mean return and length of the episodes that ended since the last call; None if there were none.
+
+        With ``keep`` they are counted in the next row, too.
+        """
+        recent = self._recent
+        if not keep:
+            self._recent = []
         return {
             "return": float(np.mean([episode.total for episode in recent])) if recent else None,
             "episode_length": float(np.mean([episode.length for episode in recent])) if recent else None,
@@ -129,8 +134,12 @@ class Loop(ABC):
         """Step until at least ``until`` transitions are made, or ``stop`` returns true after a step (or chunk)."""
 
     @abstractmethod
-    def record(self) -> dict[str, Any]:
-        """A row of the metrics: diagnosis of the learner now, and what happened since the last row."""
+    def record(self, final: bool = False) -> dict[str, Any]:
+        """A row of the metrics: diagnosis of the learner now, and what happened since the last row.
+
+        ``final``: a row at the end of the run that a longer run would not have. The next row, if the run is lengthened,
+        counts from the row before it.
+        """
 
     @abstractmethod
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -14,20 +14,22 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
+from tremble import escape
 from tremble.agent import Agent
 from tremble.envs.encoding import Encoder
 from tremble.envs.gym import name_of
 from tremble.records import finite
-from tremble.settings import SettingsError
+from tremble.settings import SettingsError, reference
 from tremble.trackers import Trackers, open_trackers
+from tremble.training.callback import Callback, Kind, Progress, Stopped, added_metrics
 from tremble.training.checkpoint import Contents
 from tremble.training.consent import code_of_agent, code_of_environment, require_consent
-from tremble.training.evaluation import evaluate
+from tremble.training.evaluation import EvaluationStopped, evaluate
 from tremble.training.evaluation_env import evaluation_maker, evaluation_settings
 from tremble.training.interrupt import deferred_signals, stopped_by
 from tremble.training.loop import DEFAULT_CHUNK, Loop, next_stop
@@ -37,41 +39,64 @@ from tremble.training.run_directory import RunFiles, Unsaved
 from tremble.training.spec import CUSTOM, RunSpec
 from tremble.training.trained import Counts, TrainedAgent, learner_shapes, load
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 SAVE_SECONDS = float(os.environ.get("TREMBLE_SAVE_SECONDS", "600"))
 """Seconds after which a run is saved although no checkpoint is due by steps."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run: the trained agent and everything recorded on the way."""
+    """A run at its end: the trained agent and everything recorded on the way.
+
+    `metrics`, `evaluations` and `episodes` are pandas tables of `rows`, `evaluation_rows` and `episode_rows`.
+    """
 
     spec: RunSpec
     agent: TrainedAgent
     rows: list[dict[str, Any]]
-    """The rows of `metrics`."""
-    evaluations: list[dict[str, Any]]
+    """One entry every ``record_every`` steps, as in ``metrics.jsonl``."""
+    evaluation_rows: list[dict[str, Any]]
     """One entry per evaluation during training: step, mean, returns, calibration."""
     log: dict[str, np.ndarray]
     """One entry per step. Runs inside XLA: state_index, action, reward, done, optimal, greedy. Environments with an
     observation table that were stepped under Gymnasium: action, reward, done, optimal. All others: empty."""
     snapshots: dict[str, np.ndarray]
     """Runs inside XLA have one entry per row of `metrics`: atoms[actions, n] and scores[actions] at the start state."""
-    episodes: list[dict[str, Any]]
+    episode_rows: list[dict[str, Any]]
     """One entry per training episode: step at its end, return, length."""
     best: TrainedAgent | None = None
     """The agent at its best evaluation (ties: the latest); None if there was no evaluation."""
+    stopped: Stopped | None = None
+    """Where and why a callback ended the run before its last step; None if it went to its end."""
 
     @property
-    def metrics(self) -> Any:
-        """A pandas DataFrame with a row every ``record_every`` steps."""
-        import pandas as pd
+    def metrics(self) -> pd.DataFrame:
+        """A row every ``record_every`` steps: returns, loss, exploration, and what the callback added."""
+        return _table(self.rows, ("step", "updates", "episodes"), ("step", "updates", "episodes"))
 
-        return pd.DataFrame(self.rows).astype({"step": int, "updates": int, "episodes": int})
+    @property
+    def evaluations(self) -> pd.DataFrame:
+        """A row per evaluation: step, mean and standard deviation of its returns, the returns, calibration."""
+        return _table(self.evaluation_rows, ("step", "mean", "std", "returns", "lengths", "calibration"), ("step",))
+
+    @property
+    def episodes(self) -> pd.DataFrame:
+        """A row per training episode: step at its end, return, length."""
+        return _table(self.episode_rows, ("step", "return", "length"), ("step", "length"))
 
     @property
     def optimal_count(self) -> int:
         """Steps whose action the environment counts as optimal."""
         return int(self.log["optimal"].sum())
+
+
+def _table(rows: list[dict[str, Any]], columns: tuple[str, ...], counts: tuple[str, ...]) -> pd.DataFrame:
+    """Rows as a table, with these columns if there are none; ``counts`` are whole numbers."""
+    import pandas as pd
+
+    return pd.DataFrame(rows, columns=None if rows else list(columns)).astype(dict.fromkeys(counts, int))
 
 
 def train(
@@ -93,6 +118,7 @@ def train(
     replay_file: str | Path | None = None,
     chunk: int = DEFAULT_CHUNK,
     trackers: Sequence[str] = (),
+    callback: Callback | None = None,
     on_progress: Callable[[int, dict[str, Any]], None] = lambda step, row: None,
     on_message: Callable[[str], None] = lambda text: None,
     **agent_options: Any,
@@ -105,6 +131,8 @@ def train(
 
     With ``out``, checkpoints and logs are written there; the same call, or `resume`, continues an interrupted run, bit
     for bit as if it had not been interrupted if the environment can be restored.
+    ``callback`` is called with every row of metrics and every evaluation (`tremble.training.callback`): the numbers it
+    returns are added to the row, and it may stop the run, which is then returned as it is.
     ``replay_file`` keeps the pictures of Atari's replay in a file instead of in memory.
     """
     if isinstance(agent, Agent) and agent_options:
@@ -134,13 +162,17 @@ def train(
         chunk=chunk,
         replay_file=None if replay_file is None else Path(replay_file),
         trackers=trackers,
+        callback=callback,
         on_progress=on_progress,
         on_message=on_message,
     )
 
 
-def resume(directory: str | Path, *, trust_code: bool = False, **how: Any) -> Run:
+def resume(directory: str | Path, *, steps: int | None = None, trust_code: bool = False, **how: Any) -> Run:
     """Continue the run in a directory to its end with the settings recorded there.
+
+    ``steps`` lengthens the run, also one that is finished or that a callback stopped. Parameters and rows are then
+    those of a run of that length, except that rows which only the old end had stay.
 
     A run whose environment, criterion or functions are somebody's own (``module:name``) names code to import: refused,
     unless ``trust_code`` is true.
@@ -153,6 +185,9 @@ def resume(directory: str | Path, *, trust_code: bool = False, **how: Any) -> Ru
             f"{directory} was trained with an agent or environment given as an object: repeat the call to "
             "tremble.train with the same objects and out=, which continues it"
         )
+    if steps is not None and steps < spec.steps:
+        raise SettingsError(f"{directory} is a run of {spec.steps:,} steps: it can be lengthened, not cut to {steps:,}")
+    spec = spec if steps is None else dataclasses.replace(spec, steps=steps)
     recorded = described.settings()
     require_consent(described.path, code_of_agent(spec, recorded) | code_of_environment(spec), trust_code)
     agent = spec.rebuild_agent(recorded)
@@ -162,7 +197,7 @@ def resume(directory: str | Path, *, trust_code: bool = False, **how: Any) -> Ru
         with described.reading():
             encoder, n_actions = described.record("encoder", Encoder), described.record("n_actions", int)
             described.tree(group, learner_shapes(agent, encoder, n_actions))
-    return run_loop(spec, agent, spec.env, directory, **how)
+    return run_loop(spec, agent, spec.env, directory, lengthen=steps is not None, **how)
 
 
 def run_loop(
@@ -174,32 +209,46 @@ def run_loop(
     checkpoint_every: int | None = None,
     replay_file: Path | None = None,
     chunk: int = DEFAULT_CHUNK,
+    lengthen: bool = False,
     trackers: Sequence[str] = (),
+    callback: Callback | None = None,
     on_progress: Callable[[int, dict[str, Any]], None] = lambda step, row: None,
     on_message: Callable[[str], None] = lambda text: None,
 ) -> Run:
-    """Open the loop of a run, restore what its directory holds, and train to the last step."""
+    """Open the loop of a run, restore what its directory holds, and train to the last step.
+
+    ``lengthen``: the directory may hold the same run with fewer steps, or one that a callback stopped.
+    """
     save_every = checkpoint_every or max(1000, spec.steps // 20)
     # Closed also on Ctrl-C and on errors: completed steps are saved.
-    with closing(open_loop(spec, agent, env, replay_file)) as loop:
+    with deferred_signals(on_message) as asked, closing(open_loop(spec, agent, env, replay_file)) as loop:
         on_message(loop.memory)
-        with closing(RunInProgress(spec, env, loop, directory, save_every)) as run, deferred_signals() as asked:
-            if run.start(trackers):
+        with closing(RunInProgress(spec, env, loop, directory, save_every, callback)) as run:
+
+            def stop() -> bool:
+                return asked() is not None
+
+            if run.start(trackers, lengthen):
                 on_message(f"continuing at step {loop.t:,}")
-            while loop.t < spec.steps:
-                run.advance(chunk, lambda: asked() is not None)
+            run.make_owed_evaluation(stop)
+            while loop.t < spec.steps and run.stopped is None and not stop():
+                run.advance(chunk, stop)
                 on_progress(loop.t, run.summary())
-                if (number := asked()) is not None:
-                    raise stopped_by(number)
+            if (number := asked()) is not None:
+                raise stopped_by(number)
+            if run.stopped is not None:
+                on_message(f"stopped at step {run.stopped.step:,}: {run.stopped.reason}")
     return run.result()
 
 
 class RunInProgress:
     """A loop, the results so far, and the files they go to."""
 
-    def __init__(self, spec: RunSpec, env: Any, loop: Loop, directory: Path | None, save_every: int):
+    def __init__(
+        self, spec: RunSpec, env: Any, loop: Loop, directory: Path | None, save_every: int, callback: Callback | None
+    ):
         """Before the first step; nothing is written yet."""
-        self.spec, self.env, self.loop = spec, env, loop
+        self.spec, self.env, self.loop, self._callback = spec, env, loop, callback
         self.directory, self.save_every = directory, 0 if directory is None else save_every
         self.files = Unsaved() if directory is None else RunFiles(directory)
         self.described = {
@@ -208,24 +257,32 @@ class RunInProgress:
             "encoder": loop.encoder.describe(),
             "n_actions": loop.n_actions,
             "action_offset": loop.action_offset,
+            "callback": None if callback is None else reference(callback),
         }
         self.rows: list[dict[str, Any]] = []
         self.evaluations: list[dict[str, Any]] = []
         self.episodes: list[dict[str, Any]] = []
         self.best: TrainedAgent | None = None
+        self.stopped: Stopped | None = None
         self._trackers = Trackers(())
         self._saved_at, self._saved_time = 0, time.monotonic()
         self._settled = False
         """Whether everything due up to the present step is done, so that the state may be saved."""
+        self._owed = False
+        """Whether the evaluation at the present step was interrupted: it is made on resume."""
 
-    def start(self, trackers: Sequence[str]) -> bool:
+    def start(self, trackers: Sequence[str], lengthen: bool = False) -> bool:
         """Own the directory, restore its newest checkpoint and open trackers; whether there was a checkpoint."""
         self.files.lock()
-        contents = self.files.restore_point(self.described)
+        contents = self.files.restore_point(self.described, lengthen)
         before = [] if contents is None else contents.made_with()
         if contents is not None:
             self._restore(contents)
+            if "stopped" in contents.meta and not lengthen:
+                self._stop(contents.record("stopped", Stopped))
         self.described["made_with"] = [dataclasses.asdict(entry) for entry in _continued(before, self.loop.t)]
+        if contents is not None and lengthen:
+            self._save()  # from now on the newest checkpoint says how long the run is
         self.files.describe(self.described)
         if contents is not None:  # killed after the checkpoint was written and before the weights were
             self.files.save_weights(self.loop, self._described_now())
@@ -248,7 +305,15 @@ class RunInProgress:
         )
         if self.evaluations and (path := self.files.best_weights()) is not None:
             self.best = load(path, self.loop.agent)
+        self._owed = "owes_evaluation" in contents.meta
         self._saved_at = self.loop.t
+        there = contents.meta.get("callback")
+        if there is not None and there != self.described["callback"]:
+            warnings.warn(
+                f"this run was trained with the callback {escape.plain(there)}, which is not called from here on: "
+                "repeat the call to tremble.train with callback=",
+                stacklevel=5,
+            )
 
     def advance(self, chunk: int, stop: Callable[[], bool] = lambda: False) -> None:
         """Step to where something is due next, at most to a multiple of ``chunk``, and do it.
@@ -262,17 +327,23 @@ class RunInProgress:
         loop.advance(next_stop(before, spec.steps, intervals), stop)
         self._settled = False
 
-        def due(every: int) -> bool:
-            return bool(every) and (loop.t // every > before // every or loop.t >= spec.steps)
+        def passed(every: int) -> bool:
+            return bool(every) and loop.t // every > before // every
 
+        at_end = loop.t >= spec.steps
         self._log_episodes()
-        if due(spec.record_every):
-            self._record()
-        if due(spec.evaluate_every):
-            self.files.show("evaluating", loop.t)
-            self._evaluate()
+        if passed(spec.record_every) or at_end:
+            self._record(final=not passed(spec.record_every))
+        if passed(spec.evaluate_every) or (spec.evaluate_every and at_end):
+            self._evaluate(stop)
         self._settled = True
-        if due(self.save_every) or time.monotonic() - self._saved_time > SAVE_SECONDS:
+        if passed(self.save_every) or at_end or self.stopped or time.monotonic() - self._saved_time > SAVE_SECONDS:
+            self._save()
+
+    def make_owed_evaluation(self, stop: Callable[[], bool] = lambda: False) -> None:
+        """The evaluation at the step of the checkpoint, if it was interrupted."""
+        if self._owed:
+            self._evaluate(stop)
             self._save()
 
     def _log_episodes(self) -> None:
@@ -281,24 +352,52 @@ class RunInProgress:
             self.files.append("episodes", self.episodes[-1])
         self.loop.finished.clear()
 
-    def _record(self) -> None:
-        row = finite(self.loop.record())
-        self.rows.append(row)
+    def _record(self, final: bool) -> None:
+        row = self.loop.record(final)
+        self.rows.append(row)  # the counts of the agent that the callback sees are in it
+        row = self.rows[-1] = finite(row | self._call_back("metrics", row))
         self.files.append("metrics", row)
         numbers = {name: value for name, value in row.items() if isinstance(value, int | float)}
         self._trackers.write(self.loop.t, numbers)
 
-    def _evaluate(self) -> None:
+    def _evaluate(self, stop: Callable[[], bool]) -> None:
+        """Evaluate the agent as it is now, unless ``stop`` returns true meanwhile."""
         spec, now = self.spec, self.trained()
-        result = evaluate(now, evaluation_maker(spec, self.env), seed=spec.seed, **evaluation_settings(spec))
+        self.files.show("evaluating", self.loop.t)
+        make_env, how = evaluation_maker(spec, self.env), evaluation_settings(spec)
+        try:
+            result = evaluate(now, make_env, seed=spec.seed, stop=stop, **how)
+        except EvaluationStopped:
+            self._owed = True
+            return
+        self._owed = False
         if all(row["mean"] is None or result.mean >= row["mean"] for row in self.evaluations):
-            # A copy: the next update consumes the parameters.
-            self.best = dataclasses.replace(now, params=jax.device_get(now.params))
+            self.best = self._copy()
             self.files.save_best(self.best.params, self._described_now())
-        row = finite({"step": self.loop.t, **result.row()})
+        row = {"step": self.loop.t, **result.row()}
+        row = finite(row | self._call_back("evaluation", row))
         self.evaluations.append(row)
         self.files.append("evaluations", row)
         self._trackers.write(self.loop.t, {"evaluation/return": result.mean})
+
+    def _call_back(self, kind: Kind, row: dict[str, Any]) -> dict[str, float]:
+        """What the callback adds to a row; notes whether it stops the run."""
+        if self._callback is None:
+            return {}
+        progress = Progress(kind, row, self.rows, self.evaluations, self.episodes, self._copy)
+        added = added_metrics(self._callback(progress), row)
+        if progress.reason is not None and self.loop.t < self.spec.steps:
+            self._stop(Stopped(self.loop.t, progress.reason))
+        return added
+
+    def _stop(self, stopped: Stopped) -> None:
+        self.stopped = stopped
+        self.described["stopped"] = dataclasses.asdict(stopped)
+
+    def _copy(self) -> TrainedAgent:
+        """The agent as it is now, with parameters that the next update does not consume."""
+        now = self.trained()
+        return dataclasses.replace(now, params=jax.device_get(now.params))
 
     def _save(self) -> None:
         self.files.save(self.loop, self._described_now())
@@ -310,7 +409,8 @@ class RunInProgress:
         return Counts(self.loop.t, int(newest.get("updates", 0)), int(newest.get("episodes", 0)), frames)
 
     def _described_now(self) -> dict[str, Any]:
-        return self.described | {"counts": dataclasses.asdict(self._counts())}
+        described = self.described | {"counts": dataclasses.asdict(self._counts())}
+        return described | {"owes_evaluation": True} if self._owed else described
 
     def trained(self) -> TrainedAgent:
         """The agent as it is now."""
@@ -346,6 +446,7 @@ class RunInProgress:
             loop.snapshots(),
             self.episodes,
             self.best,
+            self.stopped,
         )
 
 

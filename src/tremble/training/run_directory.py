@@ -161,8 +161,10 @@ class RunFiles:
             raise CheckpointError(f"there is no run to resume in {escape.plain(self.directory)}: no config.json")
         return Contents(path, self._config(), {})
 
-    def restore_point(self, described: Mapping[str, Any]) -> Contents | None:
+    def restore_point(self, described: Mapping[str, Any], lengthen: bool = False) -> Contents | None:
         """The newest undamaged checkpoint of the run that is described; None if it has none yet.
+
+        With ``lengthen`` it may be of the same run with fewer steps.
 
         Everything that was written after it is removed: the run writes it again. A directory that holds a run with
         other settings is refused.
@@ -173,9 +175,9 @@ class RunFiles:
                 _remove(path)  # a process was killed while writing it
         contents = self._newest(check_blocks=True)
         if contents is None:
-            self._empty_logs(described)
+            self._empty_logs(described, lengthen)
             return None
-        self._refuse_others(described, contents.meta)
+        self._refuse_others(described, contents.meta, lengthen)
         self._cut_logs(contents)
         self._blocks = checkpoint.block_names(contents.path, contents.meta)
         self._remove_unused_blocks()
@@ -204,11 +206,11 @@ class RunFiles:
             raise CheckpointError(f"{escape.plain(path)} does not describe a run")
         return meta
 
-    def _empty_logs(self, described: Mapping[str, Any]) -> None:
+    def _empty_logs(self, described: Mapping[str, Any], lengthen: bool) -> None:
         """Without a checkpoint the run starts anew, and logs its first steps again."""
         logs = [path for log in LOGS if (path := self.directory / f"{log}.jsonl").exists() or path.is_symlink()]
         if (self.directory / "config.json").exists():
-            self._refuse_others(described, self._config())
+            self._refuse_others(described, self._config(), lengthen)
         elif logs:
             raise CheckpointError(
                 f"{logs[0]} exists, but {self.directory} holds no run: choose another directory, or move the file away"
@@ -217,15 +219,27 @@ class RunFiles:
             _cut(path, 0)
         _remove(self.directory / BEST)
 
-    def _refuse_others(self, here: Mapping[str, Any], there: Mapping[str, Any]) -> None:
-        mine, theirs = _flatten(here["settings"]), _flatten(there.get("settings"))
-        different = sorted(n for n in mine.keys() | theirs.keys() if mine.get(n) != theirs.get(n))
-        if different:
-            listed = ", ".join(f"{escape.plain(name)}" for name in different[:20])
+    def _refuse_others(self, here: Mapping[str, Any], there: Mapping[str, Any], lengthen: bool) -> None:
+        """Refuse the directory of another run; say which of the settings that the command gives differ, and how."""
+        different = _differences(here["settings"], there.get("settings"))
+        if lengthen:
+            different.pop("steps", None)  # `resume` has refused fewer steps
+        if not different:
+            return
+        given = _differences(here["spec"], there.get("spec"))
+        where, shown = escape.plain(self.directory), _chosen(different, given) or different
+        if list(given) == ["steps"] and given["steps"][0] > given["steps"][1]:
             raise CheckpointError(
-                f"{self.directory} holds a run with other settings (different: {listed}). "
-                "Choose another directory, repeat the settings to continue it, or continue it as it is: tremble resume."
+                f"{where} holds this run with {given['steps'][1]:,} steps. To lengthen it: "
+                f"tremble resume {where} --steps {given['steps'][0]}"
             )
+        listed = "; ".join(
+            f"{escape.plain(n)} is {_shown(b)} there and {_shown(a)} here" for n, (a, b) in shown.items()
+        )
+        raise CheckpointError(
+            f"{where} holds another run: {listed}. Choose another directory (--out), repeat that run's settings to "
+            f"continue it, or continue it as it is: tremble resume {where}"
+        )
 
     def _remove_unused_blocks(self) -> None:
         """Remove blocks that no checkpoint refers to: of deleted checkpoints, or of one that was never finished."""
@@ -267,6 +281,27 @@ class RunFiles:
         with open(path, "rb") as file:
             os.fsync(file.fileno())
         return path.stat().st_size
+
+
+def _differences(here: Any, there: Any) -> dict[str, tuple[Any, Any]]:
+    """The entries in which two trees of settings differ: both values, None where there is none."""
+    mine, theirs = _flatten(here), _flatten(there)
+    names = sorted(mine.keys() | theirs.keys())
+    return {name: (mine.get(name), theirs.get(name)) for name in names if mine.get(name) != theirs.get(name)}
+
+
+def _chosen(different: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Of the settings that differ those that were given, with the values in force: others follow from them."""
+    chosen: dict[str, Any] = {}
+    for name, values in given.items():
+        last = name.rpartition(".")[2]
+        resolved = [pair for path, pair in different.items() if path.rpartition(".")[2] == last]
+        chosen |= {last: resolved[0]} if resolved else {name: values}
+    return chosen
+
+
+def _shown(value: Any) -> str:
+    return "not set" if value is None else escape.plain(value)[:60]
 
 
 def _flatten(tree: Any, prefix: str = "") -> dict[str, Any]:
@@ -322,7 +357,7 @@ class Unsaved:
     def best_weights(self) -> None:
         """There is no file."""
 
-    def restore_point(self, described: Mapping[str, Any]) -> None:
+    def restore_point(self, described: Mapping[str, Any], lengthen: bool = False) -> None:
         """There is no checkpoint."""
 
     def rows(self, log: str) -> list[dict[str, Any]]:

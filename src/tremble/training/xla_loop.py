@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,7 +16,7 @@ from jaxtyping import Array, Int
 from tremble.agent import Agent
 from tremble.core import Clock, JaxEnv, RandomStream, stream_key
 from tremble.envs.encoding import Encoder
-from tremble.replay import draw_sample, readable
+from tremble.replay import Replay, draw_sample, readable
 from tremble.training import xla_chunk as compiled
 from tremble.training.checkpoint import Contents
 from tremble.training.diagnosis import Diagnosis, diagnose
@@ -24,18 +24,16 @@ from tremble.training.loop import DEFAULT_CHUNK, Count, EpisodeCounter, EpisodeS
 from tremble.training.xla_chunk import StepLog, TrainState
 
 
-@partial(jax.jit, static_argnums=(5,))
+@jax.jit
 def jit_diagnose(
-    agent: Agent, env: JaxEnv, seed: Int[Array, "*runs"], state: TrainState, t: Int[Array, ""], learning: bool
+    agent: Agent, env: JaxEnv, seed: Int[Array, "*runs"], state: TrainState, t: Int[Array, ""]
 ) -> Diagnosis:
     """Diagnose the state after ``t`` steps without changing it; `over_runs` with a vector of seeds."""
 
     def one(agent: Agent, env: JaxEnv, seed: Int[Array, ""], state: TrainState) -> Diagnosis:
         clock = Clock(t, agent.learning.updates_before(t), state.episodes, t, agent.learning.start_steps)
-        batch = None
-        if learning:
-            noise = draw_sample(stream_key(seed, RandomStream.DIAGNOSE, t), agent.learning.batch_size)
-            batch = compiled.as_batch(env, state.replay.sample(noise, t))
+        noise = draw_sample(stream_key(seed, RandomStream.DIAGNOSE, t), agent.learning.batch_size)
+        batch = compiled.as_batch(env, state.replay.sample(noise, t))
         obs = env.observe(env.reset(stream_key(seed, RandomStream.RESET, t)))
         return diagnose(agent, state.learner, seed, obs, batch, clock)
 
@@ -72,10 +70,8 @@ class CompiledRun:
         return state, end, jax.device_get({f.name: getattr(log, f.name) for f in dataclasses.fields(log)})
 
     def diagnose(self, state: TrainState, t: int) -> Diagnosis:
-        """The diagnosis of the state after ``t`` steps."""
-        now, learning = jnp.asarray(t, jnp.int32), t > self.agent.learning.start_steps
-        diagnosis = jit_diagnose(self.agent, self.env, self.seed, state, now, learning)
-        return jax.device_get(diagnosis)
+        """The diagnosis of the state after ``t`` steps, at least one."""
+        return jax.device_get(jit_diagnose(self.agent, self.env, self.seed, state, jnp.asarray(t, jnp.int32)))
 
 
 @dataclass
@@ -144,19 +140,20 @@ class Record:
             self._t += 1
             self.episodes.add(0, self._t, reward, done > 0)
 
-    def add_row(self, diagnosis: Diagnosis) -> dict[str, Any]:
-        """Add a row of the metrics and a snapshot, at the end of the newest chunk."""
+    def add_row(self, diagnosis: Diagnosis, final: bool = False) -> dict[str, Any]:
+        """Add a row of the metrics and a snapshot, at the end of the newest chunk; ``final`` as for `Loop.record`."""
         recent = {name: np.concatenate(parts[self._n_recorded :]) for name, parts in self._log.items()}
         row: dict[str, Any] = {"step": self._t}
         row |= {name: float(value) for name, value in diagnosis.numbers.items()}
         row["reward_per_episode"] = float(recent["reward"].sum() / max(np.count_nonzero(recent["done"]), 1))
         row["optimal_share"] = float(recent["optimal"].mean())
-        row |= self.episodes.row()
+        row |= self.episodes.row(final)
         row["behaviour_changed"] = float(1.0 - recent["greedy"].mean())
         self.rows.append(row)
         self._snapshots["atoms"].append(np.asarray(diagnosis.atoms))
         self._snapshots["scores"].append(np.asarray(diagnosis.scores))
-        self._recorded, self._n_recorded = self._t, len(self._log["reward"])
+        if not final:
+            self._recorded, self._n_recorded = self._t, len(self._log["reward"])
         return row
 
     def step_log(self) -> dict[str, np.ndarray]:
@@ -184,6 +181,10 @@ class Record:
         self._log = {name: [array[: self._recorded], array[self._recorded :]] for name, array in log.items()}
         self._snapshots = {name: list(snapshots.get(name, [])) for name in self._snapshots}
         self.episodes.load(facts.episodes)
+
+
+def _memory(state: TrainState) -> Replay:
+    return state.replay
 
 
 class XlaLoop(Loop):
@@ -219,10 +220,10 @@ class XlaLoop(Loop):
             self._record.add_log(log)
             self.resumable = True
 
-    def record(self) -> dict[str, Any]:
-        """A row of the metrics."""
+    def record(self, final: bool = False) -> dict[str, Any]:
+        """As `Loop.record`."""
         assert self.train_state is not None, "advance or load first"
-        return self._record.add_row(self._run.diagnose(self.train_state, self.t))
+        return self._record.add_row(self._run.diagnose(self.train_state, self.t), final)
 
     def step_log(self) -> dict[str, np.ndarray]:
         """The fields of `StepLog`, one entry per step."""
@@ -234,14 +235,21 @@ class XlaLoop(Loop):
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Pytrees and JSON-ready facts from which `load` continues."""
-        trees = {"state": jax.device_get(self.train_state), **self._record.arrays()}
+        state = jax.device_get(self.train_state)
+        assert state is not None, "advance or load first"
+        trees = {"state": eqx.tree_at(_memory, state, state.replay.first(self.t)), **self._record.arrays()}
         return trees, dataclasses.asdict(self._record.facts())
 
     def load(self, contents: Contents) -> bool:
         """Continue from a saved state; always exactly."""
         facts = contents.record("facts", XlaFacts)
         self.t = facts.t
-        self.train_state = jax.tree.map(jnp.asarray, contents.tree("state", self._shape()))
+        empty = self._shape()
+        saved = contents.tree(
+            "state", eqx.tree_at(_memory, empty, jax.eval_shape(lambda r: r.first(self.t), empty.replay))
+        )
+        replay = saved.replay.with_capacity(self._run.capacity)
+        self.train_state = jax.tree.map(jnp.asarray, eqx.tree_at(_memory, saved, replay))
         self._record.load(facts, contents.group("log"), contents.group("snapshots"))
         return True
 
