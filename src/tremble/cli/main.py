@@ -14,6 +14,7 @@ from tremble.cli.console import console
 from tremble.cli.curves import Curves
 from tremble.cli.doctor import Doctor
 from tremble.cli.evaluate import Evaluate
+from tremble.cli.interrupt import interruptible
 from tremble.cli.list import List, Protocols
 from tremble.cli.study import Demo, Illustrate, Study
 from tremble.cli.train import Resume, Train
@@ -33,7 +34,8 @@ def main(arguments: list[str] | None = None) -> None:
         description="Distributional reinforcement learning with randomised risk criteria.",
     )
     try:
-        command.run()
+        with interruptible():
+            command.run()
     except KeyboardInterrupt:
         console.print("\n[yellow]interrupted.[/] What was finished is kept: repeat the command to continue.")
         sys.exit(130)

@@ -350,8 +350,9 @@ def name_of(env: Any) -> str:
     """The name of an environment in messages and files."""
     if isinstance(env, str):
         return env
-    spec = getattr(env, "spec", None)
-    return str(spec.id) if spec is not None else getattr(env, "__name__", type(env).__name__)
+    if isinstance(env, gymnasium.Env | VectorEnv):
+        return env.spec.id if env.spec is not None else type(env).__name__
+    return getattr(env, "__name__", type(env).__name__)
 
 
 def _from_info(info: dict[str, Any], key: str, default: np.ndarray) -> np.ndarray:

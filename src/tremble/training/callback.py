@@ -68,7 +68,7 @@ class Stopped:
     reason: str
 
 
-def added_metrics(added: Mapping[str, float] | None, row: Mapping[str, Any]) -> dict[str, float]:
+def added_metrics(added: Mapping[str, Any] | None, row: Mapping[str, Any]) -> dict[str, float]:
     """The numbers a callback returned; an error if they are none, or have the name of one that the row has."""
     numbers: dict[str, float] = {}
     for name, value in (added or {}).items():
