@@ -443,8 +443,6 @@ def test_rollouts_fit_the_environments():
     with pytest.raises(SettingsError, match="autoreset"):
         loop.advance(50)
     assert tremble.make("qrdqn").fitted_to(16) == tremble.make("qrdqn")
-    with pytest.raises(SettingsError, match="cannot train inside XLA"):
-        tremble.train_many("quota_onpolicy", "nchain", steps=10, seeds=[0, 1])
     for changes, word in (
         ({"rollout": -1}, "rollout must be at least 0"),
         ({"rollout": 5, "prioritised": True}, "as a whole"),

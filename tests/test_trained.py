@@ -15,6 +15,7 @@ from tremble.networks import MlpSpec
 from tremble.representations import Quantile
 from tremble.representations.options import QuantileOptions
 from tremble.schedules import Schedule
+from tremble.settings import SettingsError
 from tremble.training.trained import Counts, TrainedAgent
 
 ACTIONS, OBS = 4, np.array([0.3, -1.0, 2.0], np.float32)
@@ -55,6 +56,19 @@ def test_a_policy_acts_by_its_criterion():
     forbidden[0, int(action[0])] = False
     second, _ = policy.act(policy.init_actors(1), OBS[None], forbidden, jax.random.split(jax.random.key(0), 1))
     assert int(second[0]) != int(action[0])
+
+
+def test_act_takes_a_criterion_by_name_with_its_settings():
+    agent = trained(representation=Quantile(64))
+    dist = agent.distribution(OBS)
+    lowest, best = (int(np.argmax(scores)) for scores in (CVaR(0.05).measure(dist), dist.mean()))
+    assert agent.act(OBS, criterion="cvar", eta=0.05) == agent.act(OBS, criterion=CVaR(0.05)) == lowest
+    assert agent.act(OBS) == best == agent.act(OBS, criterion="own")
+    mask = np.arange(ACTIONS) != best
+    assert agent.act(OBS, mask) == int(np.argmax(np.where(mask, dist.mean(), -np.inf)))
+    assert len({agent.act(OBS, criterion="pqr", delta_0=1e9, seed=seed) for seed in range(40)}) > 1
+    with pytest.raises(SettingsError, match="there is no setting 'eat'"):
+        agent.act(OBS, criterion="cvar", eat=0.1)
 
 
 def test_options_last_over_the_steps_of_a_policy_that_acts_as_in_training():

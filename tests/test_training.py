@@ -2,6 +2,7 @@
 
 import json
 
+import gymnasium
 import jax
 import numpy as np
 import pytest
@@ -111,9 +112,33 @@ def test_vectorised_runs_match_single_ones():
     assert len({tuple(r.log["action"]) for r in many}) == 4
 
 
-def test_static_settings_cannot_be_swept():
-    with pytest.raises(SettingsError, match="compile time"):
-        tremble.train_many("pqr", "nchain", steps=400, seeds=[0], sweep={"start_steps": [10, 20]})
+@pytest.mark.slow
+def test_many_runs_of_any_kind_keep_their_results(tmp_path):
+    """Settings that are fixed at compile time, Gymnasium environments, directories: each run is trained by itself."""
+    small = SMALL | {"start_steps": 20}
+    static = tremble.train_many(
+        "pqr",
+        "nchain",
+        steps=60,
+        seeds=[0],
+        sweep={"batch_size": [4, 8]},
+        **{k: v for k, v in small.items() if k != "batch_size"},
+    )
+    assert [run.agent.agent.learning.batch_size for run in static] == [4, 8]
+    how = {"steps": 60, "seeds": [0, 1], "out": tmp_path, "sweep": {"delta_0": [5.0, 50.0]}} | small
+    runs = tremble.train_many("pqr", "CartPole-v1", **how)
+    assert [(run.spec.seed, run.spec.agent_options["delta_0"]) for run in runs] == [(0, 5), (1, 5), (0, 50), (1, 50)]
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == [f"pqr-CartPole-v1-delta_0={d}-s{s}" for d in ("5.0", "50.0") for s in (0, 1)]
+    again = tremble.train_many("pqr", "CartPole-v1", **how)
+    assert [(a.rows, a.episode_rows) for a in again] == [(b.rows, b.episode_rows) for b in runs], (
+        "read from their files"
+    )
+    assert tremble.load(tmp_path / names[0]).spec == runs[0].spec
+    with pytest.raises(SettingsError, match="give an id or a function"):
+        tremble.train_many("pqr", gymnasium.make("CartPole-v1"), steps=60, seeds=[0])
+    with pytest.raises(SettingsError, match="at least one seed"):
+        tremble.train_many("pqr", "nchain", steps=60, seeds=[])
 
 
 def test_metrics_are_a_table(base):

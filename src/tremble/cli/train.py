@@ -70,10 +70,10 @@ class Train:
         from tremble.atari.games import is_atari
         from tremble.envs.registry import is_jax_env
         from tremble.settings import SettingsError, parse_assignments
+        from tremble.training.many import run_name
         from tremble.training.run import train
 
-        name = f"{self.agent}-{self.env}-s{self.seed}".replace("/", "-").replace(":", "-")
-        out = self.out or Path("runs") / name
+        out = self.out or Path("runs") / run_name(self.agent, self.env, self.seed)
         options = parse_assignments(self.env_set)
         if self.protocol is not None:
             if not is_atari(self.env):

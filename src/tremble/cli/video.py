@@ -53,7 +53,6 @@ class Video:
 
         from tremble.settings import SettingsError, parse_assignments
         from tremble.training.consent import code_of_environment, require_consent
-        from tremble.training.evaluation import policy_of
         from tremble.training.evaluation_env import evaluation_maker
         from tremble.training.trained import load
         from tremble.viewer.video import play, write_video
@@ -70,7 +69,7 @@ class Video:
             env,
             seed=self.seed,
             max_steps=self.max_steps,
-            policy=policy_of(agent, self.criterion, self.epsilon, **parse_assignments(self.set)),
+            policy=agent.policy_by(self.criterion, self.epsilon, **parse_assignments(self.set)),
         )
         env.close()
         out = self.out or self.run_directory / f"episode-{self.seed}.mp4"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ import jax
 import numpy as np
 
 from tremble.core import RandomStream, stream_key
-from tremble.criteria import Criterion, make_criterion
+from tremble.criteria import Criterion
 from tremble.dist import ReturnDist
 from tremble.envs.gym import (
     INFO_ACTION_MASK,
@@ -24,7 +23,7 @@ from tremble.envs.gym import (
     stack_masks,
 )
 from tremble.training.gym_loop import env_seed, environment_faults
-from tremble.training.trained import Policy, TrainedAgent
+from tremble.training.trained import TrainedAgent
 from tremble.wasserstein import wasserstein
 
 Ends = Literal["whole_episode", "cut"]
@@ -131,7 +130,7 @@ def evaluate(
     n = at_once if steps else min(at_once, episodes)
     longest = min(max_steps, steps) if steps and ends == "cut" else max_steps
     envs = [make_env() for _ in range(n)]
-    policy = policy_of(agent, criterion, epsilon, **criterion_settings)
+    policy = agent.policy_by(criterion, epsilon, **criterion_settings)
     actors = jax.device_get(policy.init_actors(n))
     starting = np.ones(n, bool)
     gamma = float(agent.agent.gamma)
@@ -211,11 +210,3 @@ def within(begun: list[_Episode], steps: int, ends: Ends) -> list[_Episode]:
     before = until - [episode.length for episode in begun]
     count = int((before < steps).sum() if ends == "whole_episode" else (until <= steps).sum())
     return begun[: max(count, 1)]
-
-
-def policy_of(agent: TrainedAgent, criterion: str | Criterion, epsilon: float | None, **settings: Any) -> Policy:
-    """Act by a criterion, some settings changed: ``own`` is the agent's as in training, other names make a new one."""
-    if criterion != "own":
-        return agent.policy(make_criterion(criterion, **settings), epsilon)
-    own = dataclasses.replace(agent.agent, criterion=make_criterion(agent.agent.criterion, **settings))
-    return dataclasses.replace(agent, agent=own).policy(None, epsilon)

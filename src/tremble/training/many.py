@@ -1,17 +1,23 @@
-"""Many runs in one compiled program, stacked along seeds and traced hyperparameters."""
+"""Many runs by one call: every seed with every combination of some settings."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import gymnasium
 import jax
 import jax.numpy as jnp
 
+from tremble.agent import Agent
+from tremble.core import JaxEnv
+from tremble.envs.gym import name_of
+from tremble.envs.registry import is_jax_env
 from tremble.settings import SettingsError
 from tremble.training.loop import DEFAULT_CHUNK
-from tremble.training.run import Run
+from tremble.training.run import Run, train
 from tremble.training.spec import RunSpec
 from tremble.training.trained import Counts, TrainedAgent
 from tremble.training.xla_loop import Record, encoder_of, iterate
@@ -19,48 +25,76 @@ from tremble.training.xla_loop import Record, encoder_of, iterate
 
 def train_many(
     agent: str,
-    env: str,
+    env: Any,
     *,
     steps: int,
     seeds: Sequence[int],
-    sweep: dict[str, Sequence[float]] | None = None,
+    sweep: dict[str, Sequence[Any]] | None = None,
+    out: str | Path | None = None,
     hyperparameters: str | None = None,
     env_options: dict[str, Any] | None = None,
     record_every: int = 500,
+    n_envs: int = 1,
+    evaluate_every: int = 0,
+    evaluate_episodes: int = 10,
     chunk: int = DEFAULT_CHUNK,
     **agent_options: Any,
 ) -> list[Run]:
-    """Train every seed with every combination of the swept settings, in one vectorised program.
+    """Train every seed with every combination of the swept settings: the runs in that order, seeds fastest.
 
-    Only settings that are array leaves can be swept (``delta_0``, ``c``, ``beta``, ``learning_rate``, ``gamma``).
-    Settings that change shapes or control flow need a run each.
+    With ``out`` each run is trained by itself into a directory of its own below it, as `tremble.train` does: the same
+    call again continues where it was interrupted, and `tremble curves OUT/*` draws all of them.
+
+    Without ``out``, runs that can be trained inside XLA and differ only in seeds and traced settings (``delta_0``,
+    ``c``, ``beta``, ``learning_rate``, ``gamma``) are one vectorised program, which takes less time; their numbers
+    differ from those of single runs in the last digits. All others are trained one after the other.
     """
     names, grids = list(sweep or {}), list((sweep or {}).values())
-    specs = [
-        RunSpec(
+    combinations = [dict(zip(names, values, strict=True)) for values in itertools.product(*grids)]
+    if not combinations or not seeds:
+        raise SettingsError("nothing to run: give at least one seed, and at least one value for each swept setting")
+    if isinstance(env, gymnasium.Env | gymnasium.vector.VectorEnv):
+        raise SettingsError("every run needs an environment of its own: give an id or a function, not an environment")
+    if out is None and isinstance(env, str) and is_jax_env(env) and n_envs == 1 and not evaluate_every:
+        specs = [
+            RunSpec(agent, env, steps, seed, hyperparameters, agent_options | swept, env_options or {}, record_every)
+            for swept in combinations
+            for seed in seeds
+        ]
+        built = [spec.build() for spec in specs]
+        if specs[0].compiled(built[0][0]) and len({jax.tree.structure(pair) for pair in built}) == 1:
+            return _train_stacked(specs, built, chunk)
+    return [
+        train(
             agent,
             env,
-            steps,
-            seed,
-            hyperparameters,
-            agent_options | dict(zip(names, values, strict=True)),
-            env_options or {},
-            record_every,
+            steps=steps,
+            seed=seed,
+            out=None if out is None else Path(out) / run_name(agent, env, seed, swept),
+            hyperparameters=hyperparameters,
+            env_options=env_options,
+            record_every=record_every,
+            n_envs=n_envs,
+            evaluate_every=evaluate_every,
+            evaluate_episodes=evaluate_episodes,
+            chunk=chunk,
+            **agent_options | swept,
         )
-        for values in itertools.product(*grids)
+        for swept in combinations
         for seed in seeds
     ]
-    if not specs:
-        raise SettingsError("nothing to run: give at least one seed, and at least one value for each swept setting")
-    built = [spec.build() for spec in specs]
-    if not specs[0].compiled(built[0][0]):
-        raise SettingsError(
-            f"{agent} cannot train inside XLA, as train_many does: n-step or prioritised replay, rollouts, "
-            "async_learning and several updates per round need the Gymnasium loop; train one run at a time"
-        )
-    structures = {jax.tree.structure(pair) for pair in built}
-    if len(structures) > 1:
-        raise SettingsError(f"{', '.join(names)}: at least one of these is fixed at compile time and cannot be swept")
+
+
+def run_name(agent: str, env: Any, seed: int, settings: dict[str, Any] | None = None) -> str:
+    """The name of a run's directory: ``pqr-CartPole-v1-delta_0=50-s0``."""
+    changed = [f"{name}={value}" for name, value in (settings or {}).items()]
+    name = "-".join([agent, name_of(env), *changed, f"s{seed}"])
+    return "".join("-" if c in "/:\\" or c.isspace() else c for c in name)
+
+
+def _train_stacked(specs: list[RunSpec], built: list[tuple[Agent, JaxEnv]], chunk: int) -> list[Run]:
+    """Runs whose agents and environments have one structure, as one program."""
+    steps, record_every = specs[0].steps, specs[0].record_every
     agents, envs = jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(x, jnp.float32) for x in leaves]), *built)
     records = [Record() for _ in specs]
     state = None

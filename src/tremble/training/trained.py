@@ -16,7 +16,7 @@ from jaxtyping import Array, Key
 
 from tremble.agent import ActorState, Agent, LearnerState
 from tremble.core import Clock, RandomStream, stream_key
-from tremble.criteria import Criterion, Mean
+from tremble.criteria import Criterion, Mean, make_criterion
 from tremble.dist import ReturnDist
 from tremble.envs.encoding import Encoder
 from tremble.networks import Network
@@ -73,10 +73,26 @@ class TrainedAgent:
         """Predicted distributions ``[n, actions, atoms]`` of encoded observations."""
         return _predict(self.agent, self.params, encoded)
 
-    def act(self, obs: Any, mask: Any = None) -> int:
-        """The permitted action of the highest expected return."""
-        mean = np.asarray(self.distribution(obs).mean())
-        return int(np.argmax(mean if mask is None else np.where(mask, mean, -np.inf))) + self.action_offset
+    def act(
+        self, obs: Any, mask: Any = None, *, criterion: str | Criterion = "mean", seed: int = 0, **settings: Any
+    ) -> int:
+        """The permitted action that a criterion scores highest, for one observation.
+
+        ``criterion`` is a name, such as ``agent.act(obs, criterion="cvar", eta=0.1)`` with its settings, ``"own"`` for
+        the agent's as at the end of training, or a `Criterion`. ``seed`` is for criteria that are random.
+        """
+        policy = self.policy_by(criterion, 0.0, **settings)
+        masks = None if mask is None else np.asarray(mask, bool)[None]
+        key = stream_key(seed, RandomStream.EVALUATE)
+        chosen, _ = policy.act(policy.init_actors(1), self.encoder(obs)[None], masks, key[None])
+        return int(np.asarray(chosen)[0]) + self.action_offset
+
+    def policy_by(self, criterion: str | Criterion, epsilon: float | None, **settings: Any) -> Policy:
+        """Act by a criterion, some settings changed: ``"own"`` is the agent's, other names make a new one."""
+        if criterion != "own":
+            return self.policy(make_criterion(criterion, **settings), epsilon)
+        own = dataclasses.replace(self.agent, criterion=make_criterion(self.agent.criterion, **settings))
+        return dataclasses.replace(self, agent=own).policy(None, epsilon)
 
     def policy(self, criterion: Criterion | None = None, epsilon: float | None = 0.0) -> Policy:
         """Act by a criterion (None: the agent's own), at random with ``epsilon`` (None: the agent's own schedule)."""
