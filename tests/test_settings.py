@@ -10,7 +10,8 @@ import pytest
 import tremble
 from tremble.criteria import CRITERIA, Mean
 from tremble.hyperparameters import hyperparameter_tables
-from tremble.presets import PRESETS, make, resolve
+from tremble.networks import ConvSpec
+from tremble.presets import PARTS, PRESETS, make, resolve
 from tremble.representations import Categorical, Implicit, Particles
 from tremble.settings import SettingsError, describe, override, parse_assignments
 
@@ -21,7 +22,7 @@ REFERENCES = Path(__file__).parents[1] / "references"
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_shipped_preset_builds_and_predicts(name, domain):
     agent = make(name, domain, widths=[8])
-    shape = (5,) if hyperparameter_tables()[domain].network is None else (36, 36, 4)
+    shape = (36, 36, 4) if isinstance(hyperparameter_tables()[domain].network, ConvSpec) else (5,)
 
     def first(key):
         return agent.predict(agent.init(key, shape, 6).params, jax.numpy.ones((1, *shape)))[0]
@@ -74,7 +75,9 @@ def test_the_last_layer_of_a_trace_is_the_value_in_force(name):
     for table in hyperparameter_tables():
         for protocol in protocols.get(table, [None]):
             agent, trace = resolve(name, table, protocol, {"learning_rate": 3e-4})
-            assert {path: said[-1].value for path, said in trace.items()} == describe(agent), (table, protocol)
+            in_force = {path: said[-1].value for path, said in trace.items()}
+            assert {path: x for path, x in in_force.items() if path not in PARTS} == describe(agent), (table, protocol)
+            assert tuple(path for path in in_force if path in PARTS) == PARTS
             assert trace["optimiser.learning_rate"][-1].layer == "yours"
             for said in trace.values():
                 places = [order.index(one.layer) for one in said]

@@ -43,7 +43,8 @@ def jit_diagnose(
 def encoder_of(env: JaxEnv) -> Encoder:
     """The encoder of the same environment under Gymnasium (`JaxGymEnv`)."""
     seen = jax.eval_shape(lambda: env.observe(env.reset(jax.random.key(0))))
-    return Encoder("box", tuple(seen.shape), "uint8" if seen.dtype in (jnp.bool_, jnp.uint8) else "float32")
+    kind = seen.dtype.name
+    return Encoder("box", tuple(seen.shape), kind if kind in ("bool", "uint8") else "float32")
 
 
 class CompiledRun:
