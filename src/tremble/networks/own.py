@@ -69,8 +69,11 @@ def own_torso(spec: NetworkSpec, key: PRNGKeyArray, obs_shape: tuple[int, ...]) 
                 f"many features that gives; it returned {_kind(made)}"
             )
     own = OwnTorso(eqx.filter(torso, eqx.is_inexact_array), _fixed(torso, name))
-    obs = jax.ShapeDtypeStruct(obs_shape, jnp.float32)
-    out = _without_faults(lambda: jax.eval_shape(own, obs), f"the torso of {name} fails for observations {obs_shape}")
+    out = _without_faults(
+        # Through a function of its own: JAX looks up what it traces, and a module with parameters cannot be compared.
+        lambda: jax.eval_shape(lambda obs: own(obs), jax.ShapeDtypeStruct(obs_shape, jnp.float32)),
+        f"the torso of {name} fails for observations {obs_shape}",
+    )
     shape, kind = getattr(out, "shape", None), getattr(out, "dtype", None)
     if shape != (n_features,) or kind not in (jnp.float32, jnp.bfloat16, jnp.float16):
         raise SettingsError(
