@@ -52,7 +52,7 @@ def train_many(
     ]
     if not specs:
         raise SettingsError("nothing to run: give at least one seed, and at least one value for each swept setting")
-    built = [spec.build() for spec in specs]
+    steps, built = specs[0].steps, [spec.build() for spec in specs]
     if not specs[0].compiled(built[0][0]):
         raise SettingsError(
             f"{agent} cannot train inside XLA, as train_many does: n-step or prioritised replay, rollouts, "

@@ -6,14 +6,24 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 from tremble.agent import Agent
 from tremble.core import JaxEnv
 from tremble.envs.registry import benchmark_of, is_jax_env, make_jax_env
 from tremble.hyperparameters import default_hyperparameters
 from tremble.presets import PARTS, make
-from tremble.settings import COUNT, NON_NEGATIVE, SIZE, SettingsError, check_ranges, describe, override, reference
+from tremble.settings import (
+    COUNT,
+    NON_NEGATIVE,
+    SIZE,
+    SettingsError,
+    check_ranges,
+    convert,
+    describe,
+    override,
+    reference,
+)
 
 CUSTOM = "custom"
 """In place of a name: an agent or environment that was given as an object."""
@@ -42,7 +52,10 @@ class RunSpec:
     """Length of an evaluation in steps, in place of a number of episodes; 0 counts episodes."""
 
     def __post_init__(self) -> None:
-        """Validate fields."""
+        """Validate fields; whole numbers may be written as 1e5, which is a float in Python."""
+        for name, hint in get_type_hints(RunSpec).items():
+            if hint is int:
+                object.__setattr__(self, name, convert(getattr(self, name), int, 0, name))
         check_ranges(self)
 
     @property
