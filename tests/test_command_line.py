@@ -7,9 +7,10 @@ import sys
 import time
 
 import pytest
+import tyro
 
-from tremble.cli.console import console
-from tremble.cli.main import main
+from tremble.cli.console import console, types
+from tremble.cli.main import Command, main
 
 SMALL = ["--set", "n_quantiles=16", "--set", "widths=16,16", "--set", "batch_size=16", "--set", "start_steps=100"]
 
@@ -238,3 +239,25 @@ def test_a_study_from_end_to_end_and_again(tmp_path):
     second = tremble(*arguments, "--report-only", cwd=tmp_path)
     assert second.returncode == 0 and (out / "report.md").read_text() == report
     assert {p: p.stat().st_mtime_ns for p in stamps} == stamps, "nothing was trained again"
+
+
+@pytest.mark.parametrize("text", ["1e5", "100_000", "100000"])
+def test_whole_numbers_of_every_command(text):
+    for command in (
+        "train pqr --steps",
+        "train pqr --evaluate-every",
+        "study minatar --steps",
+        "evaluate x --episodes",
+    ):
+        *words, name = command.split()
+        parsed = tyro.cli(Command, args=[*words, name, text], registry=types)
+        assert getattr(parsed, name.strip("-").replace("-", "_")) == 100_000
+
+
+@pytest.mark.parametrize("text", ["1.5", "many", "1e400", "nan", "1e-3"])
+def test_what_is_no_whole_number_is_one_message(text, capsys):
+    with pytest.raises(SystemExit) as ending:
+        main(["train", "pqr", "--steps", text])
+    assert ending.value.code == 2
+    said = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert f"{text!r} is not a whole number: write 100000, 100_000 or 1e5" in said

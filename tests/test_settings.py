@@ -1,6 +1,8 @@
 """Settings by name, presets and their layers, and the paper's tables."""
 
 import csv
+import subprocess
+import sys
 from pathlib import Path
 
 import jax
@@ -10,7 +12,8 @@ import pytest
 import tremble
 from tremble.criteria import CRITERIA, Mean
 from tremble.hyperparameters import hyperparameter_tables
-from tremble.presets import PRESETS, make, resolve
+from tremble.networks import ConvSpec
+from tremble.presets import PARTS, PRESETS, make, resolve
 from tremble.representations import Categorical, Implicit, Particles
 from tremble.settings import SettingsError, describe, override, parse_assignments
 
@@ -21,7 +24,7 @@ REFERENCES = Path(__file__).parents[1] / "references"
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_shipped_preset_builds_and_predicts(name, domain):
     agent = make(name, domain, widths=[8])
-    shape = (5,) if hyperparameter_tables()[domain].network is None else (36, 36, 4)
+    shape = (36, 36, 4) if isinstance(hyperparameter_tables()[domain].network, ConvSpec) else (5,)
 
     def first(key):
         return agent.predict(agent.init(key, shape, 6).params, jax.numpy.ones((1, *shape)))[0]
@@ -74,7 +77,9 @@ def test_the_last_layer_of_a_trace_is_the_value_in_force(name):
     for table in hyperparameter_tables():
         for protocol in protocols.get(table, [None]):
             agent, trace = resolve(name, table, protocol, {"learning_rate": 3e-4})
-            assert {path: said[-1].value for path, said in trace.items()} == describe(agent), (table, protocol)
+            in_force = {path: said[-1].value for path, said in trace.items()}
+            assert {path: x for path, x in in_force.items() if path not in PARTS} == describe(agent), (table, protocol)
+            assert tuple(path for path in in_force if path in PARTS) == PARTS
             assert trace["optimiser.learning_rate"][-1].layer == "yours"
             for said in trace.values():
                 places = [order.index(one.layer) for one in said]
@@ -201,3 +206,67 @@ def test_a_representation_by_name_class_or_object():
         make("qrdqn", representation="implicite")
     with pytest.raises(SettingsError, match="is no representation"):
         make("qrdqn", representation="os:abort")  # found, and not called
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("100000", 100_000),
+        ("100_000", 100_000),
+        ("1e5", 100_000.0),
+        ("1.5E3", 1500.0),
+        ("+7", 7),
+        (".5", 0.5),
+        ("-2.", -2.0),
+        ("1_000.5", 1000.5),
+        ("1e-4", 1e-4),
+        ("_1", "_1"),
+        ("1__0", "1__0"),
+        ("1e", "1e"),
+        ("nan", "nan"),
+        ("128,64", [128, 64]),
+        ("1_28, 6e1", [128, 60.0]),
+        ("a,b", "[a,b]"),
+        ("[[8,3,2]]", [[8, 3, 2]]),
+    ],
+)
+def test_numbers_as_people_type_them(text, value):
+    parsed = parse_assignments([f"x={text}"])["x"]
+    assert parsed == value and type(parsed) is type(value)
+
+
+@pytest.mark.parametrize("text", ["1e5", "100_000", "100000", "1.0e5"])
+def test_whole_settings_take_them(text):
+    assert make("pqr", **parse_assignments([f"memory_size={text}"])).memory_size == 100_000
+
+
+@pytest.mark.parametrize("text", ["1.5", "1.5,8", "many", "1e400", "[1.5]"])
+def test_widths_with_a_fraction_are_not_rounded(text):
+    with pytest.raises(SettingsError, match="widths must be"):
+        make("pqr", **parse_assignments([f"widths={text}"]))
+
+
+def test_too_large_whole_numbers_name_the_setting_and_the_value():
+    with pytest.raises(SettingsError, match="memory_size must be at most 2147483647, got 1000000000000"):
+        make("pqr", **parse_assignments(["memory_size=1e12"]))
+
+
+LENGTHS = """
+from tremble.settings import SettingsError
+from tremble.training.spec import RunSpec
+spec = RunSpec("pqr", "nchain", 1e5, record_every=5e2)
+assert (spec.steps, spec.record_every) == (100_000, 500) and type(spec.steps) is int
+for steps in (1.5, "many", None, True):
+    try:
+        RunSpec("pqr", "nchain", steps)
+    except SettingsError as error:
+        print(error)
+"""
+
+
+@pytest.mark.slow
+def test_lengths_of_runs_may_be_written_as_floats():
+    """In a process without type checks, as users run it."""
+    result = subprocess.run([sys.executable, "-c", LENGTHS], capture_output=True, text=True, check=True)
+    wrong = [f"steps must be a whole number, got {x!r}" for x in (1.5, "many")]
+    assert result.stdout.splitlines() == [*wrong, "steps cannot be empty", "steps must be a whole number, got True"]

@@ -20,7 +20,7 @@ from tremble.core import Clock, Noise, Scalar, Settings, Use
 from tremble.criteria import Criterion, Mean, Perturbed
 from tremble.dist import ReturnDist
 from tremble.learning_schedule import LearningSchedule
-from tremble.networks import ConvSpec, MlpSpec, Network, deepen_streams, init_torso, initialise
+from tremble.networks import AutoSpec, Network, NetworkSpec, deepen_streams, init_torso, started
 from tremble.optimisers import Adam, Optimiser
 from tremble.replay import ReplaySpec
 from tremble.representations import DETERMINISTIC, ActContext, Quantile, Query, Representation
@@ -78,7 +78,7 @@ class Agent(Settings):
     """Axis B."""
     chooser: Chooser = Chooser()
     """How scores become actions."""
-    network: MlpSpec | ConvSpec = MlpSpec()
+    network: NetworkSpec = eqx.field(static=True, default=AutoSpec())
     """The torso."""
     optimiser: Optimiser = Adam()
 
@@ -154,7 +154,7 @@ class Agent(Settings):
         head = self.representation.init_head(head_key, n_features, n_actions, self.dueling, self.noisy)
         if self.stream_width:
             head = deepen_streams(head, self.stream_width, jax.random.fold_in(key, 2))
-        params = initialise(Network(torso, head), self.network.initialisation, jax.random.fold_in(key, 1))
+        params = started(self.network, Network(torso, head), jax.random.fold_in(key, 1))
         return LearnerState(params, params, self.transform().init(params))
 
     def transform(self) -> optax.GradientTransformation:

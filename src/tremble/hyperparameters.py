@@ -16,7 +16,7 @@ from tremble.settings import SettingsError, import_named, nearest
 
 if TYPE_CHECKING:
     from tremble.core import TimeOrigin
-    from tremble.networks import ConvSpec
+    from tremble.networks import NetworkSpec
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ class Hyperparameters:
     """Where epsilon begins to fall."""
     support: tuple[float, float] = (-10.0, 10.0)
     """What a categorical representation spreads its atoms over; it should cover the returns."""
-    network: ConvSpec | None = None
-    """Convolutions in front of the layers of ``widths``; None has none."""
+    network: NetworkSpec | None = None
+    """The torso in front of the head, with layers of ``widths``; None goes by the observation (`AutoSpec`)."""
     settings: dict[str, Any] = field(default_factory=dict)
     """Further settings of the agent, by name."""
     published: dict[str, dict[str, Any]] = field(default_factory=dict)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from tremble.hyperparameters import Hyperparameters, find_hyperparameters
-from tremble.settings import SettingsError, convert, describe, full_name, nearest, override, reference
+from tremble.settings import SettingsError, convert, describe, full_name, import_named, nearest, override, reference
 
 if TYPE_CHECKING:
     from tremble.agent import Agent
@@ -35,6 +35,7 @@ class Preset:
     representation: str = "quantile"
     criterion: str = "mean"
     optimiser: str = "adam"
+    network: str = "auto"
     epsilon_greedy: bool = False
     """Whether it takes epsilon from the table; agents that explore otherwise have epsilon 0."""
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -158,10 +159,10 @@ class Assignment:
 
 
 Trace = dict[str, list[Assignment]]
-"""For every setting of an agent, by its full name, what set it; the last one is in force."""
+"""For every part and setting of an agent, by its full name, what set it; the last one is in force."""
 
 
-_PARTS = ("representation", "criterion", "optimiser")
+PARTS = ("representation", "criterion", "optimiser", "network")
 """Parts of an agent that a layer may replace as a whole, before it changes settings."""
 
 
@@ -216,7 +217,7 @@ def make(name: str, hyperparameters: str = "nchain", protocol: str | None = None
     A change may name an entry of the table (``n_quantiles``, ``delta_0``, ``widths``) or any setting of the agent
     (``criterion_for``, ``criterion.order``); names that do not exist are errors. ``criterion`` replaces the agent's
     criterion, given by name (``criterion="cvar", eta=0.1``), as ``module:Class``, as a class, or as an object;
-    ``representation`` and ``optimiser`` likewise. `resolve` also says where every value comes from.
+    ``representation``, ``network`` and ``optimiser`` likewise. `resolve` also says where every value comes from.
     """
     return resolve(name, hyperparameters, protocol, changes)[0]
 
@@ -238,7 +239,8 @@ def resolve(
     preset, changes = PRESETS[name], dict(changes or {})
     table = find_hyperparameters(hyperparameters, protocol)
     published = table.published.get(name, {})
-    layers = _Layers(preset, table, hyperparameters if protocol is None else f"{hyperparameters} under {protocol}")
+    table_name = hyperparameters if protocol is None else f"{hyperparameters} under {protocol}"
+    layers = _Layers(name, table, table_name)
     layers.apply_table()
     layers.follow(published | changes)
     own = {key: value(layers.table) if callable(value) else value for key, value in preset.settings.items()}
@@ -251,24 +253,32 @@ def resolve(
 class _Layers:
     """An agent in the making, with what each layer assigned."""
 
-    def __init__(self, preset: Preset, table: Hyperparameters, table_name: str) -> None:
+    def __init__(self, name: str, table: Hyperparameters, table_name: str) -> None:
         from tremble.agent import Agent
 
-        self.table, self.table_name = table, table_name
-        self.agent = Agent(**{part: _make_part(part, getattr(preset, part)) for part in _PARTS})
+        preset, self.table, self.table_name = PRESETS[name], table, table_name
+        self.agent = Agent(**{part: _make_part(part, getattr(preset, part)) for part in PARTS})
         self._rules = _RULES + (_EPSILON_RULES if preset.epsilon_greedy else ())
-        self._assigned: list[tuple[str, Assignment]] = []
+        self._assigned = [(part, Assignment("default", "Preset", getattr(Preset, part))) for part in PARTS]
+        self._assigned += [
+            (part, Assignment("preset", name, said))
+            for part in PARTS
+            if (said := getattr(preset, part)) != getattr(Preset, part)
+        ]
         for path, value in describe(self.agent).items():
             owner = getattr(self.agent, path.split(".")[0]) if "." in path else self.agent
             self._assigned.append((path, Assignment("default", type(owner).__name__, value)))
 
     def apply_table(self, under: str = "") -> None:
-        """Set everything that the table says, or only the settings of one part."""
-        if self.table.network is not None and not under:
+        """Set everything that the table says, or only the settings of one part that it has."""
+        further = self.table.settings
+        if under:
+            known = [path for path in describe(self.agent) if path.startswith(under)]
+            further = {name: x for name, x in further.items() if any(f".{p}".endswith(f".{name}") for p in known)}
+        elif self.table.network is not None:
             self._replace("network", self.table.network, "table", self.table_name)
         self._assign("table", self._values(self._rules, under), self.table_name)
-        if not under:
-            self._assign("table", self.table.settings, self.table_name)
+        self._assign("table", further, self.table_name)
 
     def follow(self, changes: Mapping[str, Any]) -> None:
         """Change entries of the table, and set what follows from them under other names."""
@@ -283,19 +293,19 @@ class _Layers:
     def apply(self, layer: Layer, changes: Mapping[str, Any], source: str | None = None) -> None:
         """Replace parts, then change settings. Without a source, it is the change itself."""
         settings = dict(changes)
-        for part in _PARTS:
+        for part in PARTS:
             if part in settings:
                 given = settings.pop(part)
-                self._replace(part, _make_part(part, given), layer, source or f"{part}={_show(given)}")
-                if part == "criterion" and isinstance(given, str) and ":" not in given:
-                    self.apply_table("criterion.")
+                self._replace(part, given, layer, source or f"{part}={_show(given)}")
+                if part in ("criterion", "network") and isinstance(given, str) and ":" not in given:
+                    self.apply_table(f"{part}.")
         if not any(path.endswith("n_quantiles") for path in describe(self.agent)):
             settings.pop("n_quantiles", None)
         self._assign(layer, settings, source)
 
     def trace(self) -> Trace:
         """The assignments of every setting the agent has now."""
-        trace: Trace = {path: [] for path in describe(self.agent)}
+        trace: Trace = {path: [] for path in (*PARTS, *describe(self.agent))}
         for path, assignment in self._assigned:
             if path in trace:
                 trace[path].append(assignment)
@@ -311,10 +321,12 @@ class _Layers:
             if f".{path}".endswith(f".{rule.setting}")
         }
 
-    def _replace(self, part: str, value: Any, layer: Layer, source: str) -> None:
-        self.agent = dataclasses.replace(self.agent, **{part: value})
-        for path, setting in describe(value).items():
-            self._assigned.append((f"{part}.{path}", Assignment(layer, source, setting)))
+    def _replace(self, part: str, given: Any, layer: Layer, source: str) -> None:
+        self.agent = dataclasses.replace(self.agent, **{part: _make_part(part, given)})
+        self._assigned.append((part, Assignment(layer, source, _show(given))))
+        for path, setting in describe(self.agent).items():
+            if path.startswith(f"{part}."):
+                self._assigned.append((path, Assignment(layer, source, setting)))
 
     def _assign(self, layer: Layer, settings: Mapping[str, Any], source: str | None) -> None:
         known = describe(self.agent)
@@ -329,6 +341,7 @@ class _Layers:
 def _make_part(part: str, given: Any) -> Any:
     """A part of an agent by its name, as ``module:Class``, from its class, or one that is given as an object."""
     from tremble.criteria import make_criterion
+    from tremble.networks import make_network
     from tremble.optimisers import Adam, RMSProp
     from tremble.representations import make_representation
 
@@ -336,16 +349,18 @@ def _make_part(part: str, given: Any) -> Any:
         return make_representation(given)
     if part == "criterion":
         return make_criterion(given)
+    if part == "network":
+        return make_network(given)
     optimisers = {"adam": Adam, "rmsprop": RMSProp}
     if isinstance(given, str):
-        if given not in optimisers:
+        if ":" not in given and given not in optimisers:
             raise SettingsError(f"there is no optimiser {given!r}; {nearest(given, optimisers)}")
-        given = optimisers[given]
-    made = given() if isinstance(given, type) else given
+        given = import_named(given) if ":" in given else optimisers[given]
+    made = given() if isinstance(given, type) and issubclass(given, Adam | RMSProp) else given
     if not isinstance(made, Adam | RMSProp):
         raise SettingsError(f"{given!r} is no optimiser: give one of {', '.join(optimisers)}, or one of their objects")
     return made
 
 
 def _show(value: Any) -> str:
-    return reference(value) if callable(value) or hasattr(value, "__dataclass_fields__") else str(value)
+    return str(value) if isinstance(value, str | bool | int | float | list | tuple | None) else reference(value)

@@ -10,6 +10,7 @@ import difflib
 import importlib
 import json
 import math
+import re
 import types
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
@@ -178,6 +179,8 @@ def full_name(name: str, known: Mapping[str, Any]) -> str:
         return matches[0]
     if matches:
         raise SettingsError(f"setting {name!r} is ambiguous: say one of {', '.join(matches)}")
+    if not known:
+        raise SettingsError(f"there is no setting {name!r}: there are none to change")
     last_parts = {path.rsplit(".", 1)[-1] for path in known} | set(known)
     raise SettingsError(f"there is no setting {name!r}; {nearest(name, last_parts)}")
 
@@ -192,6 +195,8 @@ def _replace(module: Any, path: list[str], value: Any, full: str) -> Any:
 
 def convert(value: Any, hint: Any, old: Any, name: str) -> Any:
     """Turn a value into what the field holds, or say what it should have been."""
+    if isinstance(value, str) and value == _plain(old):
+        return old  # by the name that `describe` gives it
     optional = get_origin(hint) in (Union, types.UnionType) and type(None) in get_args(hint)
     if value is None:
         if optional:
@@ -211,8 +216,12 @@ def convert(value: Any, hint: Any, old: Any, name: str) -> Any:
         if not isinstance(value, bool):
             raise SettingsError(f"{name} must be true or false, got {value!r}")
         return value
+    if str in kinds:
+        if not isinstance(value, str):
+            raise SettingsError(f"{name} must be text, got {value!r}")
+        return value
     if int in kinds or (isinstance(old, int) and float not in kinds):
-        if isinstance(value, bool | str | list | tuple) or not math.isfinite(value) or float(value) != int(value):
+        if not _is_whole(value):
             raise SettingsError(f"{name} must be a whole number, got {value!r}")
         return int(value)
     if isinstance(old, tuple):
@@ -224,14 +233,45 @@ def convert(value: Any, hint: Any, old: Any, name: str) -> Any:
 
 def _whole_numbers(values: Iterable[Any], name: str) -> tuple[Any, ...]:
     """Whole numbers, also in groups: widths, and the layers of convolutions."""
-    try:
-        return tuple(_whole_numbers(v, name) if isinstance(v, list | tuple) else int(v) for v in values)
-    except (ValueError, OverflowError, TypeError) as error:
-        raise SettingsError(f"{name} must be whole numbers, got {values!r}") from error
+    if not all(isinstance(value, list | tuple) or _is_whole(value) for value in values):
+        raise SettingsError(f"{name} must be whole numbers, got {values!r}")
+    return tuple(_whole_numbers(v, name) if isinstance(v, list | tuple) else int(v) for v in values)
+
+
+def _is_whole(value: Any) -> bool:
+    """Whether a number has no fraction, however it is written."""
+    if isinstance(value, bool | str | list | tuple | None):
+        return False
+    return math.isfinite(value) and float(value).is_integer()
+
+
+def whole_number(text: str) -> int:
+    """A whole number as people type it: ``100000``, ``100_000``, ``1e5``."""
+    number = parse_number(text)
+    if number is None or not _is_whole(number):
+        raise SettingsError(f"{text!r} is not a whole number: write 100000, 100_000 or 1e5")
+    return int(number)
+
+
+def parse_number(text: str) -> int | float | None:
+    """The number that a text is, as Python writes numbers; None where it is none."""
+    if re.fullmatch(rf"[+-]?{_DIGITS}", text) and len(text) < 300:
+        return int(text)
+    if re.fullmatch(rf"[+-]?({_DIGITS}\.?({_DIGITS})?|\.{_DIGITS})([eE][+-]?\d+)?", text):
+        return float(text)
+    return None
+
+
+_DIGITS = r"\d+(?:_\d+)*"
 
 
 def _parse_value(raw: str) -> Any:
+    if (number := parse_number(raw)) is not None:
+        return number
     if "," in raw and not raw.startswith("["):
+        numbers = [parse_number(part.strip()) for part in raw.split(",")]
+        if None not in numbers:
+            return numbers
         raw = f"[{raw}]"
     try:
         return json.loads(raw.lower() if raw.lower() in ("true", "false") else ("null" if raw == "None" else raw))
@@ -240,8 +280,9 @@ def _parse_value(raw: str) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
+    """A value for JSON; what is neither a number nor text goes by the name of its class, or its own."""
+    if isinstance(value, list | tuple):
         return [_plain(v) for v in value]
-    if callable(value):
-        return reference(value)
-    return value.tolist() if hasattr(value, "dtype") else value
+    if hasattr(value, "dtype"):
+        return value.tolist()
+    return value if isinstance(value, str | int | float | dict | None) else reference(value)

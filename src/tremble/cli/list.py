@@ -86,6 +86,9 @@ def _sections() -> Iterator[tuple[str, Mapping[str, str]]]:
     from tremble.criteria import criterion_names
 
     yield "criteria", criterion_names()
+    from tremble.networks import NETWORKS
+
+    yield "networks", {name: about for name, (_, about) in NETWORKS.items()}
     from tremble.envs.registry import jax_env_names
 
     yield "environments", dict.fromkeys(jax_env_names(), "")

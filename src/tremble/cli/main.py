@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tremble import escape
-from tremble.cli.console import console
+from tremble.cli.console import console, types
 from tremble.cli.curves import Curves
 from tremble.cli.doctor import Doctor
 from tremble.cli.evaluate import Evaluate
@@ -32,6 +32,7 @@ def main(arguments: list[str] | None = None) -> None:
         prog="tremble",
         args=arguments,
         description="Distributional reinforcement learning with randomised risk criteria.",
+        registry=types,
     )
     try:
         with interruptible():

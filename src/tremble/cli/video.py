@@ -61,7 +61,7 @@ class Video:
         assert agent.spec is not None
         require_consent(self.run_directory, code_of_environment(agent.spec), self.trust_code)
         if self.actions and len(self.actions) != agent.n_actions:
-            raise SettingsError(f"there are {agent.n_actions} actions, but {len(self.actions)} names")
+            raise SettingsError(f"--actions has {len(self.actions)} names, and the agent has {agent.n_actions} actions")
         spec = dataclasses.replace(agent.spec, env_options=agent.spec.env_options | {"render_mode": "rgb_array"})
         env = evaluation_maker(spec, spec.env)()
         scenes = play(

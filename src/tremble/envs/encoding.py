@@ -20,15 +20,15 @@ class UnsupportedSpaceError(ValueError):
 class Encoder:
     """Converts observations of a space, single or in batches, to arrays of one shape.
 
-    A box keeps its shape (bytes stay bytes, other numbers become float32). Discrete values become one-hot vectors.
-    Dicts (in order of their keys) and tuples are flattened and concatenated. Unlike Gymnasium's `flatten`, this works
-    on batches and can be saved as JSON.
+    A box keeps its shape: bytes stay bytes, or become truths if they can only be 0 and 1, and other numbers become
+    float32. Discrete values become one-hot vectors. Dicts (in order of their keys) and tuples are flattened and
+    concatenated. Unlike Gymnasium's `flatten`, this works on batches and can be saved as JSON.
     """
 
     kind: Literal["box", "choice", "dict", "tuple"]
     shape: tuple[int, ...]
     """Shape of an encoded observation."""
-    dtype: Literal["float32", "uint8"] = "float32"
+    dtype: Literal["float32", "uint8", "bool"] = "float32"
     sizes: tuple[int, ...] = ()
     """Number of values of each discrete component."""
     start: tuple[int, ...] = ()
@@ -41,7 +41,10 @@ class Encoder:
         """The encoder of a space."""
         match space:
             case spaces.Box():
-                return Encoder("box", space.shape, "uint8" if space.dtype == np.uint8 else "float32")
+                truths = bool((space.high <= 1).all())
+                return Encoder(
+                    "box", space.shape, "float32" if space.dtype != np.uint8 else "bool" if truths else "uint8"
+                )
             case spaces.Discrete():
                 return Encoder("choice", (int(space.n),), sizes=(int(space.n),), start=(int(space.start),))
             case spaces.MultiBinary():

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
 from tremble.core import Settings
 from tremble.networks.initialisation import Initialisation
-from tremble.networks.torsos import Mlp
+from tremble.networks.torsos import Mlp, as_numbers
 from tremble.settings import POSITIVE, SIZE, SettingsError
 
 Layers = tuple[tuple[int, int, int], ...]
@@ -78,11 +78,11 @@ class ConvTorso(eqx.Module):
 
     convolutions: tuple[Conv, ...]
     dense: Mlp
-    scale: Annotated[float, POSITIVE] = eqx.field(static=True)
+    scale: Annotated[float, POSITIVE] | None = eqx.field(static=True)
 
     def __call__(self, obs: Shaped[Array, "height width channels"]) -> Float[Array, "features"]:
-        """Features of one picture; whole numbers are scaled to [0, 1]."""
-        x = obs.astype(jnp.float32) * self.scale
+        """Features of one picture."""
+        x = as_numbers(obs) if self.scale is None else obs.astype(jnp.float32) * self.scale
         for convolution in self.convolutions:
             x = jax.nn.relu(convolution(x))
         return self.dense(x)
@@ -95,8 +95,8 @@ class ConvSpec(Settings):
     widths: Annotated[tuple[int, ...], SIZE] = eqx.field(static=True, default=(512,))
     """The dense layers."""
     padding: Literal["valid", "same"] = eqx.field(static=True, default="valid")
-    scale: Annotated[float, POSITIVE] = eqx.field(static=True, default=1 / 255)
-    """What pixels are multiplied by: 1/255 for bytes, 1 for zeros and ones."""
+    scale: Annotated[float, POSITIVE] | None = eqx.field(static=True, default=1 / 255)
+    """What pixels are multiplied by: 1/255 for bytes, 1 for zeros and ones; None goes by their type (`as_numbers`)."""
     initialisation: Initialisation = eqx.field(static=True, default="fan_in_uniform")
 
     def init(self, key: PRNGKeyArray, obs_shape: tuple[int, ...]) -> tuple[ConvTorso, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from typing import Annotated, Any
 
 import equinox as eqx
 import jax
@@ -14,6 +14,15 @@ from tremble.core import Settings
 from tremble.networks.initialisation import Initialisation
 from tremble.networks.layers import affine
 from tremble.settings import SIZE
+
+
+def as_numbers(obs: Shaped[Array, "*obs"]) -> Float[Array, "*obs"]:
+    """An observation in floating point. Bytes of a picture, which has several axes, are scaled to [0, 1].
+
+    Bytes of a vector stay as they are: they may be codes. So do other numbers, whose range the type does not say.
+    """
+    numbers = obs.astype(jnp.float32)
+    return numbers * (1 / 255) if obs.dtype == jnp.uint8 and obs.ndim > 1 else numbers
 
 
 class Mlp(eqx.Module):
@@ -32,7 +41,7 @@ class Mlp(eqx.Module):
 
     def __call__(self, obs: Shaped[Array, "*obs"]) -> Float[Array, "features"]:
         """Features of one observation, flattened first."""
-        x = obs.reshape(-1).astype(jnp.float32)
+        x = as_numbers(obs).reshape(-1)
         for i, layer in enumerate(self.layers):
             x = affine(layer, x)
             x = jax.nn.relu(self.norms[i](x) if self.norms else x)
@@ -50,7 +59,7 @@ class MlpSpec(Settings):
     """Normalise what enters each ReLU to mean 0 and variance 1, then scale and shift it by learned numbers: bounded
     features cannot let values run away, so larger steps are safe."""
 
-    def init(self, key: PRNGKeyArray, obs_shape: tuple[int, ...]) -> tuple[Mlp, int]:
+    def init(self, key: PRNGKeyArray, obs_shape: tuple[int, ...]) -> tuple[Any, int]:
         """Torso for observations of this shape, and how many features it gives."""
         n_inputs = math.prod(obs_shape)
         return Mlp(key, n_inputs, self.widths, self.layer_norm), (self.widths[-1] if self.widths else n_inputs)

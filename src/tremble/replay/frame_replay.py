@@ -150,10 +150,12 @@ class FrameReplay(NumpyReplay):
         self.frames.hold_all(*held)
 
 
-def frame_memory_estimate(capacity: int, example: Transition, spec: ReplaySpec, n_envs: int) -> int:
+def frame_memory_estimate(
+    capacity: int, example: Transition, spec: ReplaySpec, n_envs: int, tree_capacity: int = 0
+) -> int:
     """Estimate of the bytes that a full `FrameReplay` takes; nothing is allocated."""
     height, width, _ = example.obs_tm1.shape
-    items = memory_estimate(capacity, _with_slots(example), spec.prioritised)
+    items = memory_estimate(capacity, _with_slots(example), spec.prioritised, tree_capacity)
     return items + _expected_frames(capacity, n_envs, spec.n_step) * (height * width + 4)
 
 

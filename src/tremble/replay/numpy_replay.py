@@ -214,10 +214,10 @@ class NumpyReplay:
             self._largest = float(state["largest_priority"])
 
 
-def memory_estimate(capacity: int, example: Transition, prioritised: bool) -> int:
+def memory_estimate(capacity: int, example: Transition, prioritised: bool, tree_capacity: int = 0) -> int:
     """Bytes that a `NumpyReplay` takes once it is full; nothing is allocated."""
     ring = capacity * sum(field.nbytes for field in _stored(example).values())
-    return ring + (SumTree.memory_estimate(capacity) if prioritised else 0)
+    return ring + (SumTree.memory_estimate(max(capacity, tree_capacity)) if prioritised else 0)
 
 
 def readable(nbytes: int) -> str:

@@ -43,6 +43,7 @@ from tremble.training.async_learner import AsyncLearner
 from tremble.training.checkpoint import Contents
 from tremble.training.compiled_calls import BLOCK, Constants, Flat, Learner, draw_acts, draw_learns
 from tremble.training.loop import Count, EpisodeCounter, EpisodeState, Loop
+from tremble.training.machine import require_room, too_large
 from tremble.training.pending_priorities import PendingPriorities
 
 
@@ -118,6 +119,8 @@ class GymLoop(Loop):
         self._replay_file, self._step_log = replay_file, step_log
         self._counter = EpisodeCounter(n)
         self.finished = self._counter.finished
+        if replay_file is None:
+            require_room(agent.memory_size, self.capacity, self._replay_bytes)
 
         # Numbers become arrays once: a Python float would be sent to the device at every call.
         self._arrays = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), agent)
@@ -162,9 +165,12 @@ class GymLoop(Loop):
     def replay(self) -> NumpyReplay:
         """The memory; allocated on first use, so that `memory` can be shown before."""
         parts, most = (self.capacity, self._example(), self.agent.replay), self.agent.memory_size
-        if self.env.stacked:
-            return FrameReplay(*parts, self.env.n_envs, self._replay_file, most)
-        return NumpyReplay(*parts, most)
+        try:
+            if self.env.stacked:
+                return FrameReplay(*parts, self.env.n_envs, self._replay_file, most)
+            return NumpyReplay(*parts, most)
+        except MemoryError as error:
+            raise too_large(most, self.capacity, self._replay_bytes) from error
 
     @cached_property
     def constants(self) -> Flat[Constants]:
@@ -173,13 +179,17 @@ class GymLoop(Loop):
         return Flat.of(Constants(self._arrays, seed, self.frames_per_step, self.replay.layout))
 
     @property
+    def _replay_bytes(self) -> int:
+        """Bytes that replay takes once it is full."""
+        spec, most, example = self.agent.replay, self.agent.memory_size, self._example()
+        if self.env.stacked:
+            return frame_memory_estimate(self.capacity, example, spec, self.env.n_envs, most)
+        return memory_estimate(self.capacity, example, spec.prioritised, most)
+
+    @property
     def memory(self) -> str:
         """Number of transitions in replay and the bytes they take once it is full; allocates nothing."""
-        spec, n = self.agent.replay, self.env.n_envs
-        if self.env.stacked:
-            nbytes = frame_memory_estimate(self.capacity, self._example(), spec, n)
-        else:
-            nbytes = memory_estimate(self.capacity, self._example(), spec.prioritised)
+        spec, n, nbytes = self.agent.replay, self.env.n_envs, self._replay_bytes
         kept = f"replay: {self.capacity:,} transitions"
         if spec.rollout:
             kept = f"rollouts: {spec.rollout} steps in each of {n} environments, learned from once"

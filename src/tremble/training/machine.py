@@ -13,6 +13,9 @@ from pathlib import Path
 
 import jax
 
+from tremble.replay import readable
+from tremble.settings import SettingsError
+
 PACKAGES = ("tremble", "jax", "jaxlib", "equinox", "optax", "numpy", "scipy", "gymnasium")
 
 
@@ -130,6 +133,22 @@ def machine(directory: Path) -> Machine:
     return Machine(
         f"{platform.system()} {platform.machine()}", _cores(), total, free, shutil.disk_usage(there).free, devices
     )
+
+
+def too_large(memory_size: int, capacity: int, nbytes: int) -> SettingsError:
+    """The error about a replay memory that there is no room for; ``capacity`` is what of it a run can fill."""
+    total, _ = _memory()
+    room = float(f"{min(capacity, capacity * (total / 2) / nbytes):.1g}")  # half of all memory is for everything else
+    return SettingsError(
+        f"memory_size={memory_size}: {capacity:,} transitions in replay need {readable(nbytes)}, and this machine has "
+        f"{readable(total)} of memory; a memory_size of {max(room, 1):,.0f} would fit"
+    )
+
+
+def require_room(memory_size: int, capacity: int, nbytes: int) -> None:
+    """Raise if replay can never fit: what is allocated lazily would end the process hours later."""
+    if nbytes > _memory()[0]:
+        raise too_large(memory_size, capacity, nbytes)
 
 
 def _memory() -> tuple[int, int]:

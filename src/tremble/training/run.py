@@ -23,6 +23,7 @@ from tremble import escape
 from tremble.agent import Agent
 from tremble.envs.encoding import Encoder
 from tremble.envs.gym import name_of
+from tremble.networks import choice_in_words
 from tremble.records import finite
 from tremble.settings import SettingsError, reference
 from tremble.trackers import Trackers, open_trackers
@@ -223,6 +224,8 @@ def run_loop(
     # Closed also on Ctrl-C and on errors: completed steps are saved.
     with deferred_signals(on_message) as asked, closing(open_loop(spec, agent, env, replay_file)) as loop:
         on_message(loop.memory)
+        if (choice := choice_in_words(loop.agent.network, loop.encoder.shape)) is not None:
+            on_message(choice)
         with closing(RunInProgress(spec, env, loop, directory, save_every, callback)) as run:
 
             def stop() -> bool:

@@ -228,10 +228,10 @@ class RunFiles:
             return
         given = _differences(here["spec"], there.get("spec"))
         where, shown = escape.plain(self.directory), _chosen(different, given) or different
-        if list(given) == ["steps"] and given["steps"][0] > given["steps"][1]:
+        mine, theirs = different.get("steps", (0, 0))
+        if list(different) == ["steps"] and mine > theirs:
             raise CheckpointError(
-                f"{where} holds this run with {given['steps'][1]:,} steps. To lengthen it: "
-                f"tremble resume {where} --steps {given['steps'][0]}"
+                f"{where} holds this run with {theirs:,} steps. To lengthen it: tremble resume {where} --steps {mine}"
             )
         listed = "; ".join(
             f"{escape.plain(n)} is {_shown(b)} there and {_shown(a)} here" for n, (a, b) in shown.items()
@@ -292,12 +292,11 @@ def _differences(here: Any, there: Any) -> dict[str, tuple[Any, Any]]:
 
 def _chosen(different: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Of the settings that differ those that were given, with the values in force: others follow from them."""
-    chosen: dict[str, Any] = {}
-    for name, values in given.items():
-        last = name.rpartition(".")[2]
-        resolved = [pair for path, pair in different.items() if path.rpartition(".")[2] == last]
-        chosen |= {last: resolved[0]} if resolved else {name: values}
-    return chosen
+    resolved = {path.rpartition(".")[2]: pair for path, pair in different.items()}
+    chosen = {name.rpartition(".")[2]: resolved.get(name.rpartition(".")[2]) for name in given}
+    in_force = {name: pair for name, pair in chosen.items() if pair is not None}
+    # Options may be given in other words that mean the same, or name a table that makes all the differences.
+    return in_force or {name: pair for name, pair in given.items() if "_options." not in name}
 
 
 def _shown(value: Any) -> str:

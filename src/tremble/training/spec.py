@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 from tremble.agent import Agent
 from tremble.core import JaxEnv
 from tremble.envs.registry import benchmark_of, is_jax_env, make_jax_env
 from tremble.hyperparameters import default_hyperparameters
-from tremble.presets import make
-from tremble.settings import COUNT, NON_NEGATIVE, SIZE, SettingsError, check_ranges, describe, override, reference
+from tremble.presets import PARTS, make
+from tremble.settings import (
+    COUNT,
+    NON_NEGATIVE,
+    SIZE,
+    SettingsError,
+    check_ranges,
+    convert,
+    describe,
+    override,
+    reference,
+)
 
 CUSTOM = "custom"
 """In place of a name: an agent or environment that was given as an object."""
@@ -41,7 +52,10 @@ class RunSpec:
     """Length of an evaluation in steps, in place of a number of episodes; 0 counts episodes."""
 
     def __post_init__(self) -> None:
-        """Validate fields."""
+        """Validate fields; whole numbers may be written as 1e5, which is a float in Python."""
+        for name, hint in get_type_hints(RunSpec).items():
+            if hint is int:
+                object.__setattr__(self, name, convert(getattr(self, name), int, 0, name))
         check_ranges(self)
 
     @property
@@ -92,9 +106,10 @@ class RunSpec:
                 else dict(self.env_options)
             ),
         }
-        for part in ("criterion", "representation"):  # two kinds may have the same settings
-            if part in self.agent_options:
-                described[part] = self.agent_options[part]
+        words = in_words(self.agent_options)
+        for part in ("criterion", "representation", "network"):  # two kinds may have the same settings
+            if part in words:
+                described[part] = words[part]
         if not self.compiled(agent):
             described |= {"n_envs": self.n_envs, "parallel": self.parallel}
         if self.evaluate_every:
@@ -104,7 +119,18 @@ class RunSpec:
 
     def as_json(self) -> dict[str, Any]:
         """The fields, from which `RunSpec(**...)` makes an equal one."""
-        return json.loads(json.dumps(asdict(self), default=_in_words))
+        words = dataclasses.replace(self, agent_options=in_words(self.agent_options))
+        return json.loads(json.dumps(asdict(words), default=_in_words))
+
+
+def in_words(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of an agent, a part that is given as an object by its class and its settings."""
+    words: dict[str, Any] = {}
+    for part in PARTS:
+        given = options.get(part)
+        if dataclasses.is_dataclass(given) and not isinstance(given, type):
+            words |= {part: reference(given)} | {f"{part}.{name}": value for name, value in describe(given).items()}
+    return words | {name: option for name, option in options.items() if name not in words or name not in PARTS}
 
 
 def _in_words(option: Any) -> str:

@@ -73,17 +73,20 @@ def init(agent: Agent, env: JaxEnv, seed: Int[Array, ""], capacity: int) -> Trai
     """State before the first step."""
     env_state = env.reset(stream_key(seed, RandomStream.RESET))
     obs_shape = env.observe(env_state).shape
-    stored = observation(env, env_state)
-    zero = jnp.zeros((), jnp.float32)
-    actor = agent.init_actor(env.n_actions)
-    example = Transition(stored, jnp.zeros((), jnp.int32), zero, zero, stored, extra=actor.extra)
     return TrainState(
         agent.init(stream_key(seed, RandomStream.PARAMETERS), obs_shape, env.n_actions),
-        Replay.init(capacity, example),
+        init_replay(agent, env, env_state, capacity),
         env_state,
-        actor,
+        agent.init_actor(env.n_actions),
         jnp.zeros((), jnp.int32),
     )
+
+
+def init_replay(agent: Agent, env: JaxEnv, env_state: PyTree, capacity: int) -> Replay:
+    """An empty memory for the transitions of this environment."""
+    stored, zero = observation(env, env_state), jnp.zeros((), jnp.float32)
+    extra = agent.init_actor(env.n_actions).extra
+    return Replay.init(capacity, Transition(stored, jnp.zeros((), jnp.int32), zero, zero, stored, extra=extra))
 
 
 def run_chunk(

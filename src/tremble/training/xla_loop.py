@@ -21,6 +21,7 @@ from tremble.training import xla_chunk as compiled
 from tremble.training.checkpoint import Contents
 from tremble.training.diagnosis import Diagnosis, diagnose
 from tremble.training.loop import DEFAULT_CHUNK, Count, EpisodeCounter, EpisodeState, Loop, next_stop
+from tremble.training.machine import require_room, too_large
 from tremble.training.xla_chunk import StepLog, TrainState
 
 
@@ -43,7 +44,8 @@ def jit_diagnose(
 def encoder_of(env: JaxEnv) -> Encoder:
     """The encoder of the same environment under Gymnasium (`JaxGymEnv`)."""
     seen = jax.eval_shape(lambda: env.observe(env.reset(jax.random.key(0))))
-    return Encoder("box", tuple(seen.shape), "uint8" if seen.dtype in (jnp.bool_, jnp.uint8) else "float32")
+    kind = seen.dtype.name
+    return Encoder("box", tuple(seen.shape), kind if kind in ("bool", "uint8") else "float32")
 
 
 class CompiledRun:
@@ -53,10 +55,26 @@ class CompiledRun:
         """Nothing is computed yet; replay has no room for more than ``steps`` transitions."""
         self.agent, self.env, self.seed = agent, env, jnp.asarray(seed, jnp.int32)
         self.capacity = min(agent.memory_size, steps)
+        self.replay_bytes = self._replay_bytes()
+        """Bytes that replay takes from the first step on, in all runs together."""
+        if jax.default_backend() == "cpu":
+            require_room(agent.memory_size, self.capacity, self.replay_bytes)
+
+    def _replay_bytes(self) -> int:
+        def replay(agent: Agent, env: JaxEnv, seed: Any) -> Replay:
+            return compiled.init_replay(agent, env, env.reset(stream_key(seed, RandomStream.RESET)), self.capacity)
+
+        shapes = jax.eval_shape(compiled.over_runs(self.seed, replay), self.agent, self.env, self.seed)
+        return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
 
     def init(self) -> TrainState:
         """The state before the first step."""
-        return compiled.jit_init(self.agent, self.env, self.seed, self.capacity)
+        try:
+            return jax.block_until_ready(compiled.jit_init(self.agent, self.env, self.seed, self.capacity))
+        except jax.errors.JaxRuntimeError as error:
+            if "RESOURCE_EXHAUSTED" not in str(error):
+                raise
+            raise too_large(self.agent.memory_size, self.capacity, self.replay_bytes) from error
 
     def advance(self, state: TrainState, t: int, until: int) -> tuple[TrainState, int, dict[str, np.ndarray]]:
         """One compiled call, which consumes the state: new state, its step, and the log of the steps between.
@@ -208,8 +226,7 @@ class XlaLoop(Loop):
     @property
     def memory(self) -> str:
         """Number of transitions in replay and the bytes they take."""
-        nbytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(self._shape().replay))
-        return f"replay: {self._run.capacity:,} transitions, {readable(nbytes)}"
+        return f"replay: {self._run.capacity:,} transitions, {readable(self._run.replay_bytes)}"
 
     def advance(self, until: int, stop: Callable[[], bool] = lambda: False) -> None:
         """As `Loop.advance`: compiled calls of chunks."""

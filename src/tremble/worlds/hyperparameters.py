@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tremble.hyperparameters import Hyperparameters
-from tremble.networks import MINATAR, ConvSpec
+from tremble.networks import MINATAR, ConvSpec, MlpSpec
 
 NCHAIN = Hyperparameters(
     batch_size=64,
@@ -17,6 +17,7 @@ NCHAIN = Hyperparameters(
     delta_0=5e2,
     widths=(64, 64),
     support=(-4.0, 16.0),
+    network=MlpSpec(),
 )
 """The paper's, for N-Chain."""
 
