@@ -111,13 +111,13 @@ def report(found: dict[str, list[dict[str, float]]], steps: int, out: Path) -> s
 
     out.mkdir(parents=True, exist_ok=True)
     panels = (("memory", "resident memory, MiB", 2**20), ("handles", "open files", 1), ("threads", "threads", 1))
-    figure, axes = plt.subplots(1, 3, figsize=(11, 3), constrained_layout=True)
+    figure, axes = plt.subplots(1, 3, figsize=(11, 3.3), constrained_layout=True)
     for axis, (name, label, unit) in zip(axes, panels, strict=True):
         for case, rows in found.items():
             axis.plot([r["step"] / 1e6 for r in rows], [r[name] / unit for r in rows], label=_title(case), lw=1.2)
         axis.set(xlabel="million steps", ylabel=label, ylim=(0, None))
         axis.grid(alpha=0.3)
-    axes[0].legend(frameon=False, fontsize=8)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2, frameon=False, fontsize=8)
     figure.savefig(out / "soak.png", dpi=150)
     with open(out / "soak.csv", "w", newline="") as file:
         table = csv.writer(file, lineterminator="\n")

@@ -13,6 +13,7 @@ import pytest
 import tremble
 from tremble.records import CheckpointError
 from tremble.settings import SettingsError
+from tremble.training.episode_rows import EpisodeRows
 
 SMALL = {"n_quantiles": 4, "widths": [8], "batch_size": 4, "start_steps": 20}
 HOW = {"record_every": 50, "chunk": 25, "checkpoint_every": 40}
@@ -169,3 +170,8 @@ def test_an_evaluation_that_is_interrupted_is_made_on_resume(tmp_path):
     assert continued.evaluation_rows == whole.evaluation_rows and len(whole.evaluation_rows) == 3
     for name in ("weights.safetensors", "best.safetensors", "metrics.jsonl", "evaluations.jsonl", "episodes.jsonl"):
         assert (tmp_path / "ours" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
+
+
+def test_episodes_in_memory_are_the_rows_of_the_file():
+    rows = [{"step": 3, "return": 1.5, "length": 3}, {"step": 9, "return": None, "length": 6}]
+    assert list(EpisodeRows(rows)) == rows and EpisodeRows(rows)[-1:] == rows[1:] and len(EpisodeRows()) == 0

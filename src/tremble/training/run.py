@@ -30,6 +30,7 @@ from tremble.trackers import Trackers, open_trackers
 from tremble.training.callback import Callback, Kind, Progress, Stopped, added_metrics
 from tremble.training.checkpoint import Contents
 from tremble.training.consent import code_of_agent, code_of_environment, require_consent
+from tremble.training.episode_rows import EpisodeRows
 from tremble.training.evaluation import EvaluationStopped, evaluate
 from tremble.training.evaluation_env import evaluation_maker, evaluation_settings
 from tremble.training.interrupt import deferred_signals, stopped_by
@@ -264,7 +265,7 @@ class RunInProgress:
         }
         self.rows: list[dict[str, Any]] = []
         self.evaluations: list[dict[str, Any]] = []
-        self.episodes: list[dict[str, Any]] = []
+        self.episodes = EpisodeRows()
         self.best: TrainedAgent | None = None
         self.stopped: Stopped | None = None
         self._trackers = Trackers(())
@@ -303,9 +304,8 @@ class RunInProgress:
                 "with save_state and load_state, or one that is random through its np_random only, resumes exactly.",
                 stacklevel=5,
             )
-        self.rows, self.evaluations, self.episodes = (
-            self.files.rows(log) for log in ("metrics", "evaluations", "episodes")
-        )
+        self.rows, self.evaluations = self.files.rows("metrics"), self.files.rows("evaluations")
+        self.episodes = EpisodeRows(self.files.rows("episodes"))
         if self.evaluations and (path := self.files.best_weights()) is not None:
             self.best = load(path, self.loop.agent)
         self._owed = "owes_evaluation" in contents.meta
@@ -351,8 +351,9 @@ class RunInProgress:
 
     def _log_episodes(self) -> None:
         for episode in self.loop.finished:
-            self.episodes.append(finite(episode.row()))
-            self.files.append("episodes", self.episodes[-1])
+            row = finite(episode.row())
+            self.episodes.append(row)
+            self.files.append("episodes", row)
         self.loop.finished.clear()
 
     def _record(self, final: bool) -> None:
@@ -447,7 +448,7 @@ class RunInProgress:
             self.evaluations,
             loop.step_log(),
             loop.snapshots(),
-            self.episodes,
+            list(self.episodes),
             self.best,
             self.stopped,
         )
