@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from tremble.envs.encoding import Actions
 from tremble.settings import SettingsError
 from tremble.training.loop import DEFAULT_CHUNK
 from tremble.training.run import Run
@@ -73,7 +74,7 @@ def train_many(
     for i, (spec, (single, world), record) in enumerate(zip(specs, built, records, strict=True)):
         params = jax.tree.map(lambda x, i=i: x[i], state.learner.params)
         counts = Counts(steps, int(record.rows[-1]["updates"]), int(record.rows[-1]["episodes"]), steps)
-        trained = TrainedAgent(single, params, encoder_of(world), world.n_actions, 0, counts, spec)
+        trained = TrainedAgent(single, params, encoder_of(world), Actions.numbered(world.n_actions), counts, spec)
         episodes = [episode.row() for episode in record.episodes.finished]
         runs.append(Run(spec, trained, record.rows, [], record.step_log(), record.snapshots(), episodes))
     return runs

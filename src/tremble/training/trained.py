@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import msgspec
 import numpy as np
 from jaxtyping import Array, Key
 
@@ -18,7 +17,9 @@ from tremble.agent import ActorState, Agent, LearnerState
 from tremble.core import Clock, RandomStream, stream_key
 from tremble.criteria import Criterion, Mean
 from tremble.dist import ReturnDist
-from tremble.envs.encoding import Encoder
+from tremble.envs.encoding import Actions, Encoder
+from tremble.envs.masks import as_mask
+from tremble.envs.running_statistics import Statistics, check_statistics
 from tremble.networks import Network
 from tremble.records import CheckpointError
 from tremble.settings import SettingsError, describe
@@ -27,8 +28,6 @@ from tremble.training.consent import code_of_agent, require_consent
 from tremble.training.loop import Count
 from tremble.training.run_directory import BEST, WEIGHTS
 from tremble.training.spec import CUSTOM, RunSpec
-
-PositiveCount = Annotated[int, msgspec.Meta(ge=1)]
 
 
 @dataclass(frozen=True)
@@ -48,11 +47,18 @@ class TrainedAgent:
     agent: Agent
     params: Network
     encoder: Encoder
-    n_actions: int
-    action_offset: int = 0
-    """Number of the first action in the environment's own space."""
+    actions: Actions
+    """What the numbers of actions stand for: distributions are in their order."""
     counts: Counts = field(default_factory=Counts)
     spec: RunSpec | None = None
+    statistics: Statistics = field(default_factory=dict)
+    """What the environment of training normalised observations and rewards by, if it did (`envs.running_statistics`);
+    evaluations do the same."""
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions."""
+        return self.actions.n
 
     @property
     def clock(self) -> Clock:
@@ -73,10 +79,11 @@ class TrainedAgent:
         """Predicted distributions ``[n, actions, atoms]`` of encoded observations."""
         return _predict(self.agent, self.params, encoded)
 
-    def act(self, obs: Any, mask: Any = None) -> int:
-        """The permitted action of the highest expected return."""
+    def act(self, obs: Any, mask: Any = None) -> Any:
+        """The permitted action of the highest expected return, as the environment takes it."""
         mean = np.asarray(self.distribution(obs).mean())
-        return int(np.argmax(mean if mask is None else np.where(mask, mean, -np.inf))) + self.action_offset
+        permitted = mean if mask is None else np.where(as_mask(mask, self.actions), mean, -np.inf)
+        return self.actions.own(int(np.argmax(permitted)))
 
     def policy(self, criterion: Criterion | None = None, epsilon: float | None = 0.0) -> Policy:
         """Act by a criterion (None: the agent's own), at random with ``epsilon`` (None: the agent's own schedule)."""
@@ -101,7 +108,7 @@ class TrainedAgent:
                 actors = eqx.tree_at(lambda a: a.episode_start, actors, starts)
         key = stream_key(0 if self.spec is None else self.spec.seed, RandomStream.EVALUATE, calls)
         actions, actors = policy.act(actors, batch, None, jax.random.split(key, len(batch)))
-        actions = np.asarray(actions).astype(np.int64) + self.action_offset
+        actions = self.actions.decode(actions)
         after = None if deterministic else (np.full(len(batch), calls), *jax.tree.leaves(jax.device_get(actors)))
         return (actions[0] if single else actions), after
 
@@ -177,7 +184,7 @@ def load(
         raise CheckpointError(f"there are no weights at {file}: {hint}")
     contents = checkpoint.read(file)
     spec, encoder = contents.record("spec", RunSpec), contents.record("encoder", Encoder)
-    n_actions, action_offset = contents.record("n_actions", PositiveCount), contents.record("action_offset", int)
+    actions: Actions = contents.record("actions", Actions)
     counts, recorded = contents.record("counts", Counts), contents.settings()
     if agent is None:
         if spec.agent == CUSTOM:
@@ -193,9 +200,10 @@ def load(
         if changed:
             raise CheckpointError(f"{file} was made with other settings of the agent: {', '.join(changed)}")
     with contents.reading():
-        like = learner_shapes(agent, encoder, n_actions).params
+        like = learner_shapes(agent, encoder, actions.n).params
+        statistics = check_statistics(contents.group("statistics"))
     params = jax.tree.map(jnp.asarray, contents.tree("params", like))
-    return TrainedAgent(agent, params, encoder, n_actions, action_offset, counts, spec)
+    return TrainedAgent(agent, params, encoder, actions, counts, spec, statistics)
 
 
 def learner_shapes(agent: Agent, encoder: Encoder, n_actions: int) -> LearnerState:
