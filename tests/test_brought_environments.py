@@ -169,10 +169,12 @@ def test_a_run_that_normalises_resumes_exactly(tmp_path, n_envs, parallel):
         if step >= 70:
             raise KeyboardInterrupt
 
-    how = {"evaluate_every": 60, "evaluate_episodes": 2, "chunk": 10, "n_envs": n_envs, "parallel": parallel}
+    how = {"evaluate_every": 60, "evaluate_episodes": 2, "chunk": 10, "checkpoint_every": 20}
+    how |= {"n_envs": n_envs, "parallel": parallel}
     whole = small(normalised, out=tmp_path / "whole", **how)
     with pytest.raises(KeyboardInterrupt):
         small(normalised, out=tmp_path / "cut", on_progress=interrupt, **how)
+    sorted((tmp_path / "cut" / "checkpoints").glob("step-*"))[-1].unlink()  # as if killed before it was written
     resumed = small(normalised, out=tmp_path / "cut", **how)
     assert resumed.rows == whole.rows and resumed.evaluations == whole.evaluations
     for file in ("weights.safetensors", "best.safetensors", "episodes.jsonl", "evaluations.jsonl"):
@@ -307,6 +309,15 @@ def test_a_function_must_make_a_new_environment_each_time(agent):
     one = cartpole()
     with pytest.raises(SettingsError, match="returned the same environment again"):
         tremble.evaluate(agent, lambda: one, episodes=3)
+    with pytest.raises(UnsupportedSpaceError, match="returned the same environment again"):
+        small(lambda: one, n_envs=2)
+
+
+@pytest.mark.parametrize("options", [{"n_envs": 2}, {"parallel": True}, {"env_options": {"render_mode": None}}])
+def test_settings_that_a_ready_made_environment_cannot_follow_are_refused(options):
+    for env in (cartpole(), SyncVectorEnv([cartpole])):
+        with pytest.raises(UnsupportedSpaceError, match="is ready-made, so it cannot"):
+            small(env, **options)
 
 
 @pytest.mark.parametrize("made", ["a vector", None])
@@ -451,6 +462,19 @@ def test_vector_wrappers_that_evaluation_cannot_copy_are_refused():
     once = cartpole()
     with pytest.raises(SettingsError, match="return the environments of training again"):
         small(SyncVectorEnv([lambda: once]), evaluate_every=60)
+
+
+@pytest.mark.slow
+def test_statistics_in_processes_of_others_cannot_be_had():
+    env = gymnasium.make_vec(
+        "CartPole-v1",
+        num_envs=1,
+        vectorization_mode="async",
+        vector_kwargs={"context": "forkserver"},
+        wrappers=[wrappers.NormalizeObservation],
+    )
+    with pytest.raises(SettingsError, match="normalises in processes that tremble did not start"):
+        small(env, evaluate_every=60)
 
 
 def test_wrappers_inside_a_vector_are_part_of_evaluations():

@@ -372,19 +372,23 @@ def open_environment(
     ``parallel`` runs each environment in its own process, which is faster if a step takes milliseconds.
     """
     name = name_of(env)
-    if isinstance(env, VectorEnv):
-        return Vector(env, name)
-    if isinstance(env, gymnasium.Env):
-        if n_envs > 1:
-            raise UnsupportedSpaceError(f"{name} is one ready-made environment: give its id or a function for several")
-        return Serial([env], name)
+    if isinstance(env, VectorEnv | gymnasium.Env):
+        if n_envs > 1 or parallel or options:
+            raise UnsupportedSpaceError(
+                f"{name} is ready-made, so it cannot have options, be parallel or have another number of environments "
+                "(n_envs): give its id or a function for that"
+            )
+        return Vector(env, name) if isinstance(env, VectorEnv) else Serial([env], name)
     benchmark = benchmark_of(env) if isinstance(env, str) else None
     vector = benchmark.open_vector(env, n_envs, options or {}) if benchmark is not None else None
     if vector is not None:
         return vector
     make = partial(make_single, env, options or {})
     if not parallel:
-        return Serial([make() for _ in range(n_envs)], name)
+        envs = [make() for _ in range(n_envs)]
+        if len({id(env.unwrapped) for env in envs}) < n_envs:
+            raise UnsupportedSpaceError(f"{name} returned the same environment again: it must make a new one each time")
+        return Serial(envs, name)
     make().close()  # in this process first, so that an error is reported once
     functions = [partial(_make_numbered, make, i) for i in range(n_envs)]
     # Not by forking this process: JAX has threads, and a fork would copy their locks.
