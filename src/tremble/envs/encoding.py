@@ -167,6 +167,8 @@ class Actions:
     def decode(self, numbers: Any) -> np.ndarray:
         """The environment's own actions ``[*batch, *shape]`` of ``numbers[*batch]``."""
         numbers = np.asarray(numbers, np.int64)
+        if not self.shape:  # at every step of vector environments
+            return (numbers + self.start[0]).astype(self.dtype)
         choices = np.stack(np.unravel_index(numbers, self.sizes), axis=-1) + np.asarray(self.start)
         return choices.astype(self.dtype).reshape(*numbers.shape, *self.shape)
 
