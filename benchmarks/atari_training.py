@@ -41,7 +41,7 @@ def tremble_pong(steps: int, protocol: str, overlap: bool = False) -> Contender:
     loop.advance(START + 40)
     facts: dict[str, Any] = {}
     if not overlap:  # there the parts are not done alone
-        facts |= {"shares": shares_of(loop), "flops": _flops(agent, loop.env.n_actions)}
+        facts |= {"shares": shares_of(loop), "flops": _flops(agent, loop.env.actions.n)}
         facts["flops_per_second"] = _matrix_speed()
     by_host_loop(loop, steps)
     facts["peak_mib"] = peak_mib()

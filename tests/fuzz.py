@@ -29,11 +29,12 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.wrappers import NormalizeObservation, NormalizeReward
 from safetensors.numpy import load_file, save_file
 
 import tremble
 from tremble.envs.encoding import UnsupportedSpaceError
-from tremble.envs.gym import EnvironmentFaultError
+from tremble.envs.faults import EnvironmentFaultError
 from tremble.records import CheckpointError
 from tremble.replay import DivergedError
 from tremble.report.run_reader import read_run
@@ -102,12 +103,37 @@ class Pictures(gymnasium.Env[Any, Any]):
         return self._stack.copy()
 
 
+class Dials(gymnasium.Env[Any, Any]):
+    """Two choices at a time, with masks."""
+
+    metadata = {"render_modes": []}  # noqa: RUF012
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,))
+    action_space = gymnasium.spaces.MultiDiscrete([2, 3], start=[1, -1])
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self._t = 0
+        return self._show()
+
+    def step(self, action: Any) -> Any:
+        assert self.action_space.contains(action), action
+        self._t += 1
+        obs, info = self._show()
+        return obs, float(action.sum()), self._t >= 9, False, info
+
+    def _show(self) -> Any:
+        mask = np.ones(2, np.int8), np.array([1, self._t % 2, 1], np.int8)
+        return self.np_random.normal(size=2).astype(np.float32), {"action_mask": mask}
+
+
 gymnasium.register("tremble-tests/Pictures-v0", lambda: Pictures())
+gymnasium.register("tremble-tests/Dials-v0", lambda: NormalizeReward(NormalizeObservation(Dials())))
 SMALL = {"n_quantiles": 4, "widths": [8], "batch_size": 4, "start_steps": 20}
 RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "xla": ("pqr", "nchain", SMALL),
     "gymnasium": ("qrdqn", "CartPole-v1", SMALL | {"n_step": 3, "prioritised": True, "criterion": "cvar", "n_envs": 2}),
     "options": ("quota", "CartPole-v1", SMALL | {"memory_size": 50, "resample_noise_every": "episode"}),
+    "choices": ("qrdqn", "tremble-tests/Dials-v0", SMALL),
     "pictures": ("c51", "tremble-tests/Pictures-v0", {"widths": [8], "batch_size": 4, "start_steps": 20}),
 }
 """Runs that together write everything a run can write."""

@@ -14,6 +14,7 @@ from tremble.envs.encoding import Encoder, UnsupportedSpaceError
 from tremble.envs.gym import Serial, Vector, open_environment
 from tremble.envs.rewind import Rewindable
 from tremble.records import as_record
+from tremble.settings import SettingsError
 
 N, STEPS = 3, 60
 SEEDS = [11, 22, 33]
@@ -169,7 +170,7 @@ def test_gymnasium_environments_rewind(name):
     seen = env.start([5])
     rng = np.random.default_rng(1)
     for _ in range(150):
-        env.send(rng.integers(0, env.n_actions, 1))
+        env.send(rng.integers(0, env.actions.n, 1))
         seen = env.receive().next
     fresh = Serial([gymnasium.make(name)], name)
     np.testing.assert_array_equal(fresh.rewind(env.snapshot()), seen.obs)
@@ -235,7 +236,7 @@ def test_what_cannot_be_used_is_named():
         open_environment("MountainCarContinuous-v0")
     with pytest.raises(UnsupportedSpaceError, match="Text"):
         Encoder.of(spaces.Text(5))
-    with pytest.raises(UnsupportedSpaceError, match="CartPole"):
+    with pytest.raises(SettingsError, match="CartPole"):
         open_environment("CartPoll-v1")
     with pytest.raises(UnsupportedSpaceError, match="No module named 'nowhere'"):
         open_environment("nowhere:Env")
@@ -245,5 +246,5 @@ def test_what_cannot_be_used_is_named():
 
 def test_environments_by_module_and_class():
     env = open_environment("tremble.worlds.nchain_gym:NChainEnv", options={"length": 7})
-    assert env.encoder.shape == (7,) and env.n_actions == 6
-    assert open_environment(partial(gymnasium.make, "CartPole-v1")).n_actions == 2
+    assert env.encoder.shape == (7,) and env.actions.n == 6
+    assert open_environment(partial(gymnasium.make, "CartPole-v1")).actions.n == 2

@@ -478,7 +478,7 @@ def test_the_vector_agrees_with_single_games_frame_by_frame():
             np.testing.assert_array_equal(single.reset(seed=vector._seed(i))[0], seen.obs[i])
         rng, ends = np.random.default_rng(1), 0
         for t in range(130 if game == "breakout" else 40):
-            actions = rng.integers(vector.n_actions, size=2)
+            actions = rng.integers(vector.actions.n, size=2)
             vector.send(actions)
             outcome = vector.receive()
             for i, single in enumerate(singles):

@@ -37,7 +37,9 @@ def test_equal_contents_are_equal_files(tmp_path):
 def test_other_formats_are_refused(tmp_path, other, hint):
     path = tmp_path / "x.safetensors"
     save_file({"w": np.ones(3)}, path, metadata={"tremble": json.dumps({"format": other, "meta": {}})})
-    with pytest.raises(CheckpointError, match=rf"x\.safetensors has format {other}, this version reads 4: {hint}"):
+    with pytest.raises(
+        CheckpointError, match=rf"x\.safetensors has format {other}, this version reads {checkpoint.FORMAT}: {hint}"
+    ):
         checkpoint.read(path)
 
 
@@ -56,6 +58,13 @@ def test_damaged_files_are_reported(tmp_path, cut):
     path.write_bytes(path.read_bytes()[:cut])
     with pytest.raises(CheckpointError, match=r"x\.safetensors is damaged"):
         checkpoint.read(path)
+
+
+def test_another_file_in_place_of_a_block_is_reported(tmp_path):
+    name = checkpoint.save_block(tmp_path, np.arange(5))
+    checkpoint.save(tmp_path / "blocks" / f"{name}.safetensors", {"x": np.zeros(1)}, {})
+    with pytest.raises(CheckpointError, match="it holds another block"):
+        checkpoint.read_block(tmp_path, name)
 
 
 def test_a_pickle_is_not_loaded(tmp_path):

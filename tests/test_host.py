@@ -17,7 +17,8 @@ import tremble
 from tremble.agent import Agent
 from tremble.criteria import Mean
 from tremble.envs.encoding import UnsupportedSpaceError
-from tremble.envs.gym import EnvironmentFaultError, open_environment
+from tremble.envs.faults import EnvironmentFaultError
+from tremble.envs.gym import open_environment
 from tremble.envs.jax_gym import JaxGymEnv
 from tremble.learning_schedule import LearningSchedule
 from tremble.records import CheckpointError

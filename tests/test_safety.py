@@ -77,6 +77,7 @@ def evil(tmp_path, monkeypatch):
         ("settings__agent_settings", {"criterion.function": "evil_mod:f"}),
         ("spec__env", "evil_mod:Env"),
         ("spec__env", "evil_mod:Env-v0"),
+        ("spec__evaluate_env", "evil_mod:Env"),
     ],
 )
 @pytest.mark.slow
@@ -90,7 +91,7 @@ def test_nothing_that_only_files_name_is_imported(run, tmp_path, evil, place, va
         with pytest.raises(SystemExit) as stop:
             main([*command, str(copy)])
         assert stop.value.code == 1
-    if place != "spec__env":  # loading makes no environment
+    if place not in ("spec__env", "spec__evaluate_env"):  # loading makes no environment
         with pytest.raises((CheckpointError, SettingsError)):
             tremble.load(copy)
     assert not evil.exists()
@@ -179,7 +180,8 @@ def test_permissions_follow_the_umask(run):
         ({"spec__colour": "red"}, "unknown fields"),
         ({"encoder__shape": [-1]}, "encoder"),
         ({"encoder__kind": "pickle"}, "encoder"),
-        ({"n_actions": 0}, "n_actions"),
+        ({"actions__sizes": [0]}, "actions"),
+        ({"actions__start": [0, 0]}, "actions"),
         ({"counts__updates": 1.5}, "updates"),
         ({"made_with": []}, "made_with"),
         ({"settings__agent_settings": 3}, "agent_settings"),

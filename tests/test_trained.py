@@ -10,7 +10,7 @@ from agent_helpers import flat_agent
 
 from tremble.choosers import Chooser
 from tremble.criteria import CVaR, Mean, Perturbed
-from tremble.envs.encoding import Encoder
+from tremble.envs.encoding import Actions, Encoder
 from tremble.networks import MlpSpec
 from tremble.representations import Quantile
 from tremble.representations.options import QuantileOptions
@@ -26,7 +26,7 @@ def trained(**changes) -> TrainedAgent:
     agent = flat_agent(**(fields | changes))
     params = agent.init(jax.random.key(0), OBS.shape, ACTIONS).params
     counts = Counts(transitions=600, updates=100, episodes=7, frames=2400)
-    return TrainedAgent(agent, params, Encoder("box", OBS.shape), ACTIONS, counts=counts)
+    return TrainedAgent(agent, params, Encoder("box", OBS.shape), Actions.numbered(ACTIONS), counts=counts)
 
 
 @pytest.mark.slow

@@ -17,8 +17,9 @@ from tremble.atari.emulator import clipped
 from tremble.atari.games import rom_of
 from tremble.atari.preprocessing import Stack
 from tremble.atari.protocols import AtariProtocol, find_protocol
-from tremble.envs.encoding import Encoder
+from tremble.envs.encoding import Actions, Encoder
 from tremble.envs.gym import Observation, Outcome, Snapshots
+from tremble.envs.running_statistics import Statistics
 from tremble.settings import SettingsError
 
 WANTED: dict[str, Any] = {
@@ -65,7 +66,7 @@ class AtariVector:
             reward_clipping=False,
             max_num_frames_per_episode=2**30,
         )
-        self.n_actions, self.action_offset = len(self._envs.ale.get_action_set()), 0
+        self.actions, self.not_restorable = Actions.numbered(len(self._envs.ale.get_action_set())), ""
         shape = (self.protocol.height, self.protocol.width, self.protocol.stack)
         self.encoder, self.stacked = Encoder.of(spaces.Box(0, 255, shape, np.uint8)), True
         self.frames_per_step = self.protocol.frame_skip_max
@@ -168,6 +169,13 @@ class AtariVector:
         if (idle := lengths == 0).any():
             self._begin(idle)
         return self._seen().obs
+
+    def statistics(self) -> Statistics:
+        """Nothing is normalised."""
+        return {}
+
+    def set_statistics(self, arrays: Statistics) -> None:
+        """Nothing is normalised."""
 
     def close(self) -> None:
         """Stop the threads."""

@@ -73,7 +73,7 @@ class Evaluate:
             bar = progress.add_task("episodes", total=None if self.steps else self.episodes)
             result = evaluate(
                 agent,
-                evaluation_maker(spec, spec.env),
+                evaluation_maker(spec, spec.env, options=parse_assignments(self.env_set)),
                 seed=self.seed,
                 criterion=self.criterion,
                 on_episode=lambda done: progress.update(bar, completed=done),

@@ -57,7 +57,7 @@ def main(arguments: list[str] | None = None) -> None:
 def _expected_errors() -> tuple[type[Exception], ...]:
     """Errors whose message is enough for a user. Imported after a failure only."""
     from tremble.envs.encoding import UnsupportedSpaceError
-    from tremble.envs.gym import EnvironmentFaultError
+    from tremble.envs.faults import EnvironmentFaultError
     from tremble.records import CheckpointError
     from tremble.replay import DivergedError
     from tremble.settings import SettingsError

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -62,8 +61,7 @@ class Video:
         require_consent(self.run_directory, code_of_environment(agent.spec), self.trust_code)
         if self.actions and len(self.actions) != agent.n_actions:
             raise SettingsError(f"--actions has {len(self.actions)} names, and the agent has {agent.n_actions} actions")
-        spec = dataclasses.replace(agent.spec, env_options=agent.spec.env_options | {"render_mode": "rgb_array"})
-        env = evaluation_maker(spec, spec.env)()
+        env = evaluation_maker(agent.spec, agent.spec.env, options={"render_mode": "rgb_array"})()
         scenes = play(
             agent,
             env,

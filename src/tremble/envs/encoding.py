@@ -1,4 +1,4 @@
-"""Observations of any Gymnasium space as arrays for a network."""
+"""Observations of any Gymnasium space as arrays for a network, and actions of finite spaces as numbers."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ import dataclasses
 import json
 import math
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+import msgspec
 import numpy as np
 from gymnasium import spaces
+
+MAX_COMBINATIONS = 4096
+"""Most actions that a space of several choices may have: the network has outputs for every combination."""
 
 
 class UnsupportedSpaceError(ValueError):
@@ -111,13 +115,94 @@ def _composed(kind: Literal["dict", "tuple"], parts: dict[str, Encoder]) -> Enco
     return Encoder(kind, (sum(math.prod(part.shape) for part in parts.values()),), parts=parts)
 
 
-def count_actions(space: spaces.Space[Any], name: str) -> tuple[int, int]:
-    """Number of actions and number of the first one; an error unless the space is discrete."""
-    if isinstance(space, spaces.Discrete):
-        return int(space.n), int(space.start)
+Size = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
+Start = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+Integer = Literal["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+
+
+@dataclass(frozen=True)
+class Actions:
+    """The actions of a finite space, numbered from 0: agents choose a number, the environment gets its own action.
+
+    Where an action is made of several choices (multi-discrete, multi-binary), every combination has a number; the last
+    choice changes fastest, as in `numpy.ravel_multi_index`.
+    """
+
+    sizes: tuple[Size, ...]
+    """Number of values of each choice."""
+    start: tuple[Start, ...]
+    """Smallest value of each choice."""
+    shape: tuple[Size, ...] = ()
+    """Shape of the environment's own action; () for a discrete space."""
+    dtype: Integer = "int64"
+
+    @staticmethod
+    def of(space: spaces.Space[Any], name: str) -> Actions:
+        """The actions of a space; an error that names the environment unless they are a finite set of workable size."""
+        match space:
+            case spaces.Discrete():
+                return Actions((int(space.n),), (int(space.start),), dtype=space.dtype.name)  # type: ignore[arg-type]
+            case spaces.MultiDiscrete() if math.prod(space.shape):
+                sizes, start = ([int(n) for n in np.ravel(array)] for array in (space.nvec, space.start))
+            case spaces.MultiBinary() if math.prod(space.shape):
+                sizes, start = [2] * math.prod(space.shape), [0] * math.prod(space.shape)
+            case _:
+                raise UnsupportedSpaceError(f"{name} has action space {space}, but agents here {_finite(space)}")
+        if (combinations := math.prod(sizes)) > MAX_COMBINATIONS:
+            listed = " x ".join(map(str, sizes[:12])) + (" x ..." if len(sizes) > 12 else "")
+            raise UnsupportedSpaceError(
+                f"{name} has action space {space}: {listed} = {combinations:,} combinations, and agents here choose "
+                f"among at most {MAX_COMBINATIONS:,}. Leave out or tie together choices with a "
+                "gymnasium.ActionWrapper."
+            )
+        return Actions(tuple(sizes), tuple(start), space.shape, space.dtype.name)  # type: ignore[arg-type]
+
+    @staticmethod
+    def numbered(n: int) -> Actions:
+        """The actions 0 to n - 1."""
+        return Actions((n,), (0,))
+
+    @property
+    def n(self) -> int:
+        """Number of actions."""
+        return math.prod(self.sizes)
+
+    def decode(self, numbers: Any) -> np.ndarray:
+        """The environment's own actions ``[*batch, *shape]`` of ``numbers[*batch]``."""
+        numbers = np.asarray(numbers, np.int64)
+        if not self.shape:  # at every step of vector environments
+            return (numbers + self.start[0]).astype(self.dtype)
+        choices = np.stack(np.unravel_index(numbers, self.sizes), axis=-1) + np.asarray(self.start)
+        return choices.astype(self.dtype).reshape(*numbers.shape, *self.shape)
+
+    def own(self, number: Any) -> Any:
+        """The environment's own action, as its space samples it: a whole number, or an array of several choices."""
+        return int(number) + self.start[0] if self.shape == () else self.decode(number)
+
+    def encode(self, actions: Any) -> np.ndarray:
+        """Numbers ``[*batch]`` of the environment's own actions ``[*batch, *shape]``; the inverse of `decode`."""
+        actions = np.asarray(actions)
+        batch = actions.shape[: actions.ndim - len(self.shape)]
+        choices = actions.reshape(*batch, len(self.sizes)) - np.asarray(self.start)
+        return np.asarray(np.ravel_multi_index(tuple(np.moveaxis(choices, -1, 0)), self.sizes))
+
+    def describe(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return json.loads(json.dumps(dataclasses.asdict(self)))
+
+    def __post_init__(self) -> None:
+        """Check that the parts fit together, because they are read from files too."""
+        fits = len(self.sizes) == len(self.start) == math.prod(self.shape)
+        if not fits or (self.shape and self.n > MAX_COMBINATIONS):
+            raise ValueError(f"actions of sizes {self.sizes}, starts {self.start} and shape {self.shape}")
+
+
+def _finite(space: spaces.Space[Any]) -> str:
+    """What agents do instead of acting in a space that is no finite set, and how to make one of it."""
     hint = (
-        "its actions are continuous; make them a finite set with a gymnasium.ActionWrapper"
+        "its actions are continuous; make them a finite set with gymnasium.wrappers.DiscretizeAction or a wrapper of "
+        "your own, a gymnasium.ActionWrapper"
         if isinstance(space, spaces.Box)
-        else "combine its choices into one Discrete space with a gymnasium.ActionWrapper"
+        else "make one Discrete, MultiDiscrete or MultiBinary space of it with a gymnasium.ActionWrapper"
     )
-    raise UnsupportedSpaceError(f"{name} has action space {space}, but agents here choose among a finite set: {hint}")
+    return f"choose among a finite set: {hint}"

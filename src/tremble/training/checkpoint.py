@@ -25,7 +25,7 @@ from safetensors.numpy import save_file
 from tremble.records import CheckpointError, as_record, parse
 from tremble.training.machine import MadeWith
 
-FORMAT = 4
+FORMAT = 5
 """The only format that is read."""
 T = TypeVar("T")
 
@@ -161,8 +161,8 @@ def read_block(folder: Path, name: str) -> np.ndarray:
     path = folder / BLOCKS / f"{name}.safetensors"
     if not path.exists():
         raise CheckpointError(f"{path} is missing")
-    block = read(path).arrays["block/"]
-    if _digest({}, {"block": block})[:32] != name:
+    block = read(path).arrays.get("block/")
+    if block is None or _digest({}, {"block": block})[:32] != name:
         raise CheckpointError(f"{path} is damaged (it holds another block)")
     return block
 

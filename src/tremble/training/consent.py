@@ -38,9 +38,10 @@ def code_of_agent(spec: RunSpec, recorded: Mapping[str, Any]) -> dict[str, str]:
 
 def code_of_environment(spec: RunSpec) -> dict[str, str]:
     """The same for the environment. Options of Gymnasium environments are data, which only the environment reads."""
+    other = dict(_names({"evaluate_env": spec.evaluate_env}))
     if is_jax_env(spec.env):
-        return {f"env.{name}": value for name, value in _names(spec.env_options)}
-    return {"env": spec.env} if ":" in spec.env else {}
+        return other | {f"env.{name}": value for name, value in _names(spec.env_options)}
+    return other | dict(_names({"env": spec.env}))
 
 
 def require_consent(source: Path, named: Mapping[str, str], trust_code: bool) -> None:

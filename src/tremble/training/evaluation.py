@@ -15,13 +15,10 @@ import numpy as np
 from tremble.core import RandomStream, stream_key
 from tremble.criteria import Criterion
 from tremble.dist import ReturnDist
-from tremble.envs.gym import (
-    INFO_ACTION_MASK,
-    INFO_NO_BOOTSTRAP,
-    INFO_TRAINING_REWARD,
-    EnvironmentFaultError,
-    stack_masks,
-)
+from tremble.envs.gym import INFO_NO_BOOTSTRAP, INFO_TRAINING_REWARD
+from tremble.envs.masks import INFO_ACTION_MASK, check_masks, stack_masks
+from tremble.settings import SettingsError
+from tremble.training.evaluation_env import evaluation_env, prepare
 from tremble.training.gym_loop import env_seed, environment_faults
 from tremble.training.trained import TrainedAgent
 from tremble.wasserstein import wasserstein
@@ -102,7 +99,7 @@ class _Episode:
 
 def evaluate(
     agent: TrainedAgent,
-    make_env: Callable[[], gymnasium.Env[Any, Any]],
+    env: Any,
     *,
     episodes: int = 100,
     steps: int = 0,
@@ -118,6 +115,12 @@ def evaluate(
 ) -> Evaluation:
     """Run episodes and act by a criterion; further keyword arguments are its settings (``criterion="cvar", eta=0.1``).
 
+    ``env`` is what `tremble.train` takes: a name, an id, ``module:Class``, a function, or a ready-made environment,
+    which is made again with its wrappers (where that is impossible it is used itself). By the name that the agent was
+    trained with it has the options of training too. Observations and rewards that training normalised
+    (`gymnasium.wrappers.NormalizeObservation`, `NormalizeReward`) are normalised by the statistics of training.
+    Returns are sums of the rewards that ``env`` gives: normalised ones if it normalises rewards.
+
     With ``steps`` an evaluation is as long as one environment that plays episode after episode for so many steps,
     whatever ``episodes`` says; ``ends`` says whether the episode under way then is played out, or left out unless it is
     the only one.
@@ -127,9 +130,19 @@ def evaluate(
     An episode that has not ended after ``max_steps`` is cut, as by a time limit: a bad policy may never end it.
     If ``stop`` returns true after a step, the evaluation ends with `EvaluationStopped`.
     """
-    n = at_once if steps else min(at_once, episodes)
+    for name, least, value in (
+        ("episodes", 0 if steps else 1, episodes),
+        ("steps", 0, steps),
+        ("at_once", 1, at_once),
+        ("max_steps", 1, max_steps),
+    ):
+        if value < least:
+            raise SettingsError(f"{name} of an evaluation must be at least {least}, got {value}")
+    spec = agent.spec
+    source = evaluation_env(env, spec.env_options if spec is not None and spec.env == env else {})
+    n = min(at_once, source.at_once or at_once)
+    n = n if steps else min(n, episodes)
     longest = min(max_steps, steps) if steps and ends == "cut" else max_steps
-    envs = [make_env() for _ in range(n)]
     policy = agent.policy_by(criterion, epsilon, **criterion_settings)
     actors = jax.device_get(policy.init_actors(n))
     starting = np.ones(n, bool)
@@ -138,6 +151,9 @@ def evaluate(
     playing: list[_Episode | None] = [None] * n
     obs = np.zeros((n, *agent.encoder.shape), agent.encoder.dtype)
     masks: list[Any] = [None] * n
+    expected: bool | None = None
+    """Whether the environment gives masks, as its first observation says."""
+    envs: list[gymnasium.Env[Any, Any]] = []
     base = stream_key(seed, RandomStream.EVALUATE)
     keys_at = jax.jit(jax.vmap(lambda k, t: jax.random.fold_in(jax.random.fold_in(base, k), t)))
 
@@ -154,8 +170,12 @@ def evaluate(
         obs[i], masks[i] = agent.encoder(first), info.get(INFO_ACTION_MASK)
 
     with ExitStack() as stack:
-        for env in envs:
-            stack.callback(env.close)
+        for _ in range(n):
+            envs.append(source())
+            stack.callback(envs[-1].close)
+            prepare(envs[-1], source.name, agent.encoder, agent.actions, agent.statistics)
+        if len({id(env.unwrapped) for env in envs}) < n:
+            raise SettingsError(f"{source.name} returned the same environment again: it must make a new one each time")
         stack.enter_context(environment_faults("the environment failed during evaluation"))
         for i in range(n):
             begin(i)
@@ -163,9 +183,12 @@ def evaluate(
         while any(playing):
             if stop():
                 raise EvaluationStopped
-            mask = stack_masks(masks, agent.n_actions)
-            if mask is not None and not mask[[episode is not None for episode in playing]].any(-1).all():
-                raise EnvironmentFaultError("the environment permits no action: its mask is false everywhere")
+            mask, acting = stack_masks(masks, agent.actions), [i for i, e in enumerate(playing) if e is not None]
+            expected = mask is not None if expected is None else expected
+            given = [masks[i] is not None for i in acting]
+            there = all(given) if expected else any(given)
+            seen = mask[acting] if mask is not None and there else None
+            check_masks(seen, expected, source.name, "in an evaluation")
             now = np.array([(e.number, e.length) if e else (0, 0) for e in playing], np.int32)
             actors = eqx.tree_at(lambda a: a.episode_start, actors, starting)
             chosen, actors = policy.act(actors, obs, mask, keys_at(*now.T))
@@ -177,7 +200,7 @@ def evaluate(
                     continue
                 if episode.length == 0:
                     episode.predicted = atoms[i, actions[i]]
-                after, reward, terminated, truncated, info = envs[i].step(int(actions[i]) + agent.action_offset)
+                after, reward, terminated, truncated, info = envs[i].step(agent.actions.own(actions[i]))
                 episode.total += float(reward)
                 episode.discounted += (
                     gamma**episode.length * float(info.get(INFO_TRAINING_REWARD, reward)) * episode.learned

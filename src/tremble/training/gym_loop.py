@@ -25,7 +25,10 @@ import numpy as np
 
 from tremble.agent import ActorState, Agent, LearnerState
 from tremble.core import Noise, RandomStream, Transition, stream_key
-from tremble.envs.gym import INFO_ACTION_MASK, Environment, EnvironmentFaultError, Observation, Outcome
+from tremble.envs.faults import EnvironmentFaultError
+from tremble.envs.gym import Environment, Observation, Outcome
+from tremble.envs.masks import check_masks
+from tremble.envs.running_statistics import Statistics, check_statistics
 from tremble.records import check_array
 from tremble.replay import (
     Accumulator,
@@ -101,8 +104,8 @@ class GymLoop(Loop):
                 f"{agent.learning.batch_size}: use agent.fitted_to({n})"
             )
         self.agent, self.env, self.seed = agent, env, seed
-        self.encoder, self.n_actions, self.action_offset = env.encoder, env.n_actions, env.action_offset
-        self.frames_per_step = env.frames_per_step
+        self.encoder, self.actions, self.frames_per_step = env.encoder, env.actions, env.frames_per_step
+        self.not_restorable = env.not_restorable
         self.capacity = min(agent.memory_size, steps)
         """Items that fit into replay."""
         self.t = self.episodes = self.updates = 0
@@ -124,9 +127,9 @@ class GymLoop(Loop):
 
         # Numbers become arrays once: a Python float would be sent to the device at every call.
         self._arrays = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), agent)
-        state = compiled_calls.init(self._arrays, jnp.asarray(seed), env.encoder.shape, env.n_actions)
+        state = compiled_calls.init(self._arrays, jnp.asarray(seed), env.encoder.shape, env.actions.n)
         self._learner = Learner.of(state)
-        actors = jax.tree.map(lambda x: jnp.stack([x] * n), agent.init_actor(env.n_actions))
+        actors = jax.tree.map(lambda x: jnp.stack([x] * n), agent.init_actor(env.actions.n))
         self._actors: Flat[ActorState] = Flat.of(actors)
         self._async = AsyncLearner(self._learner.params, agent.double) if agent.async_learning else None
         self._chosen: np.ndarray | None = None
@@ -203,8 +206,8 @@ class GymLoop(Loop):
     def _example(self) -> Transition:
         """A transition of zeros with the shapes and types that replay stores."""
         obs = jnp.zeros(self.encoder.shape, self.encoder.dtype)
-        mask = None if self.seen.mask is None else jnp.zeros(self.n_actions, bool)
-        zero, extra = jnp.zeros(()), self.agent.init_actor(self.n_actions).extra
+        mask = None if self.seen.mask is None else jnp.zeros(self.actions.n, bool)
+        zero, extra = jnp.zeros(()), self.agent.init_actor(self.actions.n).extra
         example = Transition(obs, jnp.zeros((), jnp.int32), zero, zero, obs, None, mask, extra)
         return jax.tree.map(np.asarray, example)
 
@@ -331,7 +334,7 @@ class GymLoop(Loop):
     def _act_block(self, n: int) -> tuple[int, Any]:
         """Numbers for the next actions, drawn for `BLOCK` transitions at once, and the first transition of these."""
         if not self._act_noise[0] <= self.t <= self._act_noise[0] + BLOCK - n:
-            noise = draw_acts(self._arrays, np.int32(self.seed), np.int32(self.t), self.n_actions)
+            noise = draw_acts(self._arrays, np.int32(self.seed), np.int32(self.t), self.actions.n)
             self._act_noise = (self.t, noise)
         return self._act_noise
 
@@ -366,6 +369,10 @@ class GymLoop(Loop):
         """The environment's own log of its steps, if it has one."""
         return {} if self._step_log is None else self._step_log()
 
+    def statistics(self) -> Statistics:
+        """As `Loop.statistics`."""
+        return self.env.statistics()
+
     def close(self) -> None:
         """Free what the environments hold."""
         self.env.close()
@@ -383,6 +390,8 @@ class GymLoop(Loop):
         }
         if self.seen.mask is not None:
             trees["env"]["mask"] = self.seen.mask
+        if statistics := self.statistics():
+            trees["statistics"] = statistics
         if self._async:
             trees["late"] = jax.device_get(self._async.late.tree())
         if waiting := self._priorities.state():
@@ -423,6 +432,7 @@ class GymLoop(Loop):
         n = self.env.n_envs
         self._chosen = None if chosen is None else check_array(chosen, "chosen", np.int32, (2, n), low=0)
         self.accumulator.load(contents.group("pending"), self.replay.stored_as("obs_tm1"))
+        statistics = check_statistics(contents.group("statistics"))
         if facts.snapshots is not None:
             if len(facts.snapshots) != self.env.n_envs:
                 raise ValueError(f"snapshots of {len(facts.snapshots)} environments, and there are {self.env.n_envs}")
@@ -431,6 +441,8 @@ class GymLoop(Loop):
                 there = self.env.rewind(saved)
             if there is not None and np.array_equal(there, self.seen.obs):
                 return True
+        if statistics:
+            self.env.set_statistics(statistics)
         self._restart()
         return False
 
@@ -452,18 +464,8 @@ class GymLoop(Loop):
             )
 
     def _check_mask(self, seen: Observation) -> None:
-        """The mask of an observation to act on: there from the first reset on or never, and it permits something."""
-        if (seen.mask is None) != (self.seen.mask is None):
-            when = "no more" if seen.mask is None else "only now"
-            raise EnvironmentFaultError(
-                f"{self.env.name} gives an action mask at step {self.t + 1} {when}: info[{INFO_ACTION_MASK!r}] must be "
-                "there with every observation, from the first reset on, or never"
-            )
-        if seen.mask is not None and not seen.mask.any(-1).all():
-            raise EnvironmentFaultError(
-                f"{self.env.name} permits no action after step {self.t}: its mask is false everywhere. End the episode "
-                "there, or permit an action that does nothing."
-            )
+        """The mask of an observation to act on."""
+        check_masks(seen.mask, self.seen.mask is not None, self.env.name, f"at step {self.t + 1}")
 
     def _faults(self) -> AbstractContextManager[None]:
         """Report an exception of the environment with its name and the step."""

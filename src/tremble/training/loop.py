@@ -11,7 +11,8 @@ import msgspec
 import numpy as np
 
 from tremble.agent import Agent
-from tremble.envs.encoding import Encoder
+from tremble.envs.encoding import Actions, Encoder
+from tremble.envs.running_statistics import Statistics
 from tremble.replay.frame_store import FrameStore
 from tremble.training.checkpoint import Contents
 
@@ -102,13 +103,14 @@ class Loop(ABC):
     agent: Agent
     encoder: Encoder
     """Turns observations of the environment into those of the agent."""
-    n_actions: int
-    action_offset: int = 0
-    """Number of the first action in the environment's own space."""
+    actions: Actions
+    """What the numbers of actions stand for in the environment."""
     frames_per_step: int = 1
     """Frames of the environment that a transition spans."""
     t: int
     """Transitions made."""
+    not_restorable: str = ""
+    """Why the environment can never be brought back to where it was; empty if it may be."""
     resumable: bool = True
     """Whether the state is that between two steps, so that it may be saved."""
     finished: list[Episode]
@@ -155,6 +157,10 @@ class Loop(ABC):
 
     def snapshots(self) -> dict[str, np.ndarray]:
         """Arrays with one entry per row of the metrics, by name; empty if there are none."""
+        return {}
+
+    def statistics(self) -> Statistics:
+        """Running statistics that the environment normalises by, of the first of several; empty if there are none."""
         return {}
 
     def close(self) -> None:  # noqa: B027 (nothing to free by default)

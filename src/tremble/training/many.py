@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from tremble.agent import Agent
 from tremble.core import JaxEnv
+from tremble.envs.encoding import Actions
 from tremble.envs.gym import name_of
 from tremble.envs.registry import is_jax_env
 from tremble.settings import SettingsError
@@ -107,7 +108,7 @@ def _train_stacked(specs: list[RunSpec], built: list[tuple[Agent, JaxEnv]], chun
     for i, (spec, (single, world), record) in enumerate(zip(specs, built, records, strict=True)):
         params = jax.tree.map(lambda x, i=i: x[i], state.learner.params)
         counts = Counts(steps, int(record.rows[-1]["updates"]), int(record.rows[-1]["episodes"]), steps)
-        trained = TrainedAgent(single, params, encoder_of(world), world.n_actions, 0, counts, spec)
+        trained = TrainedAgent(single, params, encoder_of(world), Actions.numbered(world.n_actions), counts, spec)
         episodes = [episode.row() for episode in record.episodes.finished]
         runs.append(Run(spec, trained, record.rows, [], record.step_log(), record.snapshots(), episodes))
     return runs

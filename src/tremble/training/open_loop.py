@@ -5,13 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import gymnasium
-
 from tremble.agent import Agent
 from tremble.envs.gym import open_environment
 from tremble.envs.jax_gym import JaxGymEnv
-from tremble.envs.registry import is_jax_env, jax_env_names, make_jax_env
-from tremble.settings import SettingsError, nearest
+from tremble.envs.registry import is_jax_env, make_jax_env
+from tremble.settings import SettingsError
 from tremble.training.gym_loop import GymLoop
 from tremble.training.loop import Loop
 from tremble.training.spec import RunSpec
@@ -31,21 +29,12 @@ def open_loop(spec: RunSpec, agent: Agent, env: Any, replay_file: Path | None = 
         single = JaxGymEnv(make_jax_env(spec.env, spec.env_options), spec.seed)
         world, step_log = open_environment(single), single.step_log
     else:
-        _refuse_unknown_name(env)
         world, step_log = open_environment(env, spec.n_envs, spec.parallel, spec.env_options), None
     try:
         return GymLoop(_fitted(agent, spec, world.n_envs), world, spec.seed, spec.steps, replay_file, step_log)
     except BaseException:
         world.close()
         raise
-
-
-def _refuse_unknown_name(env: Any) -> None:
-    if isinstance(env, str) and not (":" in env or "/" in env) and env not in gymnasium.registry:
-        hint = nearest(env, [*jax_env_names(), *gymnasium.registry])
-        if not hint.startswith("did"):
-            hint = "give one of `tremble list`, a Gymnasium id, or module:Class"
-        raise SettingsError(f"there is no environment {env!r}; {hint}")
 
 
 def _fitted(agent: Agent, spec: RunSpec, n_envs: int) -> Agent:

@@ -21,7 +21,7 @@ import numpy as np
 
 from tremble import escape
 from tremble.agent import Agent
-from tremble.envs.encoding import Encoder
+from tremble.envs.encoding import Actions, Encoder
 from tremble.envs.gym import name_of
 from tremble.networks import choice_in_words
 from tremble.records import finite
@@ -32,7 +32,7 @@ from tremble.training.checkpoint import Contents
 from tremble.training.consent import code_of_agent, code_of_environment, require_consent
 from tremble.training.episode_rows import EpisodeRows
 from tremble.training.evaluation import EvaluationStopped, evaluate
-from tremble.training.evaluation_env import evaluation_maker, evaluation_settings
+from tremble.training.evaluation_env import EvaluationEnv, evaluation_maker, evaluation_settings, prepare
 from tremble.training.interrupt import deferred_signals, stopped_by
 from tremble.training.loop import DEFAULT_CHUNK, Loop, next_stop
 from tremble.training.machine import MadeWith
@@ -116,6 +116,7 @@ def train(
     evaluate_every: int = 0,
     evaluate_episodes: int = 10,
     evaluate_steps: int = 0,
+    evaluate_env: Any = None,
     checkpoint_every: int | None = None,
     replay_file: str | Path | None = None,
     chunk: int = DEFAULT_CHUNK,
@@ -129,7 +130,8 @@ def train(
 
     ``agent`` is a name from `tremble.list_agents()` or an `Agent`; further keyword arguments change its settings
     (``delta_0=100``). ``env`` is a name from `tremble.list_envs()` (these train inside XLA), a Gymnasium id,
-    ``module:Class``, a function that makes an environment, or a ready-made one.
+    ``module:Class``, a function that makes an environment, or a ready-made one. Evaluations are in environments made in
+    the same way, a ready-made one with its wrappers, or in ``evaluate_env`` (an id, a function or a ready-made one).
 
     With ``out``, checkpoints and logs are written there; the same call, or `resume`, continues an interrupted run, bit
     for bit as if it had not been interrupted if the environment can be restored.
@@ -153,6 +155,7 @@ def train(
         evaluate_every=evaluate_every,
         evaluate_episodes=evaluate_episodes,
         evaluate_steps=evaluate_steps,
+        evaluate_env=evaluate_env if isinstance(evaluate_env, str | None) else CUSTOM,
     )
     built = spec.build_agent() if isinstance(agent, str) else agent
     return run_loop(
@@ -160,6 +163,7 @@ def train(
         built,
         env,
         None if out is None else Path(out),
+        evaluate_env=evaluate_env,
         checkpoint_every=checkpoint_every,
         chunk=chunk,
         replay_file=None if replay_file is None else Path(replay_file),
@@ -182,7 +186,7 @@ def resume(directory: str | Path, *, steps: int | None = None, trust_code: bool 
     directory = Path(directory)
     described = RunFiles(directory).described()
     spec = described.record("spec", RunSpec)
-    if CUSTOM in (spec.agent, spec.env):
+    if CUSTOM in (spec.agent, spec.env, spec.evaluate_env):
         raise SettingsError(
             f"{directory} was trained with an agent or environment given as an object: repeat the call to "
             "tremble.train with the same objects and out=, which continues it"
@@ -197,8 +201,8 @@ def resume(directory: str | Path, *, steps: int | None = None, trust_code: bool 
     if described.arrays:
         group = "state/learner" if any(name.startswith("state/") for name in described.arrays) else "learner"
         with described.reading():
-            encoder, n_actions = described.record("encoder", Encoder), described.record("n_actions", int)
-            described.tree(group, learner_shapes(agent, encoder, n_actions))
+            encoder, actions = described.record("encoder", Encoder), described.record("actions", Actions)
+            described.tree(group, learner_shapes(agent, encoder, actions.n))
     return run_loop(spec, agent, spec.env, directory, lengthen=steps is not None, **how)
 
 
@@ -208,6 +212,7 @@ def run_loop(
     env: Any,
     directory: Path | None,
     *,
+    evaluate_env: Any = None,
     checkpoint_every: int | None = None,
     replay_file: Path | None = None,
     chunk: int = DEFAULT_CHUNK,
@@ -227,7 +232,7 @@ def run_loop(
         on_message(loop.memory)
         if (choice := choice_in_words(loop.agent.network, loop.encoder.shape)) is not None:
             on_message(choice)
-        with closing(RunInProgress(spec, env, loop, directory, save_every, callback)) as run:
+        with closing(RunInProgress(spec, env, loop, directory, save_every, evaluate_env, callback)) as run:
 
             def stop() -> bool:
                 return asked() is not None
@@ -242,25 +247,32 @@ def run_loop(
                 raise stopped_by(number)
             if run.stopped is not None:
                 on_message(f"stopped at step {run.stopped.step:,}: {run.stopped.reason}")
-    return run.result()
+        return run.result()  # while the loop is open: statistics may be in processes of the environments
 
 
 class RunInProgress:
     """A loop, the results so far, and the files they go to."""
 
     def __init__(
-        self, spec: RunSpec, env: Any, loop: Loop, directory: Path | None, save_every: int, callback: Callback | None
+        self,
+        spec: RunSpec,
+        env: Any,
+        loop: Loop,
+        directory: Path | None,
+        save_every: int,
+        evaluate_env: Any = None,
+        callback: Callback | None = None,
     ):
         """Before the first step; nothing is written yet."""
         self.spec, self.env, self.loop, self._callback = spec, env, loop, callback
+        self.evaluation_env = _for_evaluation(spec, env, evaluate_env, loop) if spec.evaluate_every else None
         self.directory, self.save_every = directory, 0 if directory is None else save_every
         self.files = Unsaved() if directory is None else RunFiles(directory)
-        self.described = {
+        self.described: dict[str, Any] = {
             "spec": spec.as_json(),
             "settings": spec.describe(loop.agent),
             "encoder": loop.encoder.describe(),
-            "n_actions": loop.n_actions,
-            "action_offset": loop.action_offset,
+            "actions": loop.actions.describe(),
             "callback": None if callback is None else reference(callback),
         }
         self.rows: list[dict[str, Any]] = []
@@ -284,6 +296,12 @@ class RunInProgress:
             self._restore(contents)
             if "stopped" in contents.meta and not lengthen:
                 self._stop(contents.record("stopped", Stopped))
+        elif self.directory is not None and self.loop.not_restorable:
+            warnings.warn(
+                f"{name_of(self.env)} is {self.loop.not_restorable}: after an interruption this run goes on with new "
+                "episodes, not with the numbers of an uninterrupted one. For that give an id or a function and n_envs.",
+                stacklevel=4,
+            )
         self.described["made_with"] = [dataclasses.asdict(entry) for entry in _continued(before, self.loop.t)]
         if contents is not None and lengthen:
             self._save()  # from now on the newest checkpoint says how long the run is
@@ -300,8 +318,13 @@ class RunInProgress:
         if not exact:
             warnings.warn(
                 f"{name_of(self.env)} could not be brought back to where it was, so new episodes begin at step "
-                f"{self.loop.t}: the run goes on, but not with the numbers of an uninterrupted one. An environment "
-                "with save_state and load_state, or one that is random through its np_random only, resumes exactly.",
+                f"{self.loop.t}: the run goes on, but not with the numbers of an uninterrupted one. "
+                + (
+                    f"It is {self.loop.not_restorable}; for that give an id or a function and n_envs."
+                    if self.loop.not_restorable
+                    else "An environment with save_state and load_state, or one that is random through its np_random "
+                    "only, resumes exactly."
+                ),
                 stacklevel=5,
             )
         self.rows, self.evaluations = self.files.rows("metrics"), self.files.rows("evaluations")
@@ -368,16 +391,17 @@ class RunInProgress:
         """Evaluate the agent as it is now, unless ``stop`` returns true meanwhile."""
         spec, now = self.spec, self.trained()
         self.files.show("evaluating", self.loop.t)
-        make_env, how = evaluation_maker(spec, self.env), evaluation_settings(spec)
+        assert self.evaluation_env is not None
         try:
-            result = evaluate(now, make_env, seed=spec.seed, stop=stop, **how)
+            result = evaluate(now, self.evaluation_env, seed=spec.seed, stop=stop, **evaluation_settings(spec))
         except EvaluationStopped:
             self._owed = True
             return
         self._owed = False
         if all(row["mean"] is None or result.mean >= row["mean"] for row in self.evaluations):
             self.best = self._copy()
-            self.files.save_best(self.best.params, self._described_now())
+            parts = {"params": self.best.params, "statistics": self.best.statistics}
+            self.files.save_best(parts, self._described_now())
         row = {"step": self.loop.t, **result.row()}
         row = finite(row | self._call_back("evaluation", row))
         self.evaluations.append(row)
@@ -420,7 +444,7 @@ class RunInProgress:
         """The agent as it is now."""
         loop = self.loop
         return TrainedAgent(
-            loop.agent, loop.params, loop.encoder, loop.n_actions, loop.action_offset, self._counts(), self.spec
+            loop.agent, loop.params, loop.encoder, loop.actions, self._counts(), self.spec, loop.statistics()
         )
 
     def summary(self) -> dict[str, Any]:
@@ -452,6 +476,17 @@ class RunInProgress:
             self.best,
             self.stopped,
         )
+
+
+def _for_evaluation(spec: RunSpec, env: Any, evaluate_env: Any, loop: Loop) -> EvaluationEnv:
+    """The environments that a run is evaluated in; what is wrong with them shows before the first step."""
+    source = evaluation_maker(spec, env, evaluate_env)
+    made = source()
+    try:
+        prepare(made, source.name, loop.encoder, loop.actions, loop.statistics())
+    finally:
+        made.close()
+    return source
 
 
 def _continued(before: list[MadeWith], step: int) -> list[MadeWith]:

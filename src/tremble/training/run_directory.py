@@ -136,15 +136,16 @@ class RunFiles:
     def save_weights(self, loop: Loop, described: Mapping[str, Any]) -> None:
         """Write the newest parameters."""
         self._check_owner()
-        checkpoint.save(self.directory / WEIGHTS, {"params": jax.device_get(loop.params)}, described)
+        parts = {"params": jax.device_get(loop.params), "statistics": loop.statistics()}
+        checkpoint.save(self.directory / WEIGHTS, parts, described)
 
-    def save_best(self, params: Any, described: Mapping[str, Any]) -> None:
-        """Write the parameters of the best evaluation.
+    def save_best(self, parts: Mapping[str, Any], described: Mapping[str, Any]) -> None:
+        """Write the parameters of the best evaluation, with what else `save_weights` writes.
 
         A run that resumes from an earlier checkpoint repeats that evaluation, and writes this file again.
         """
         self._check_owner()
-        checkpoint.save(self.directory / BEST, {"params": params}, described)
+        checkpoint.save(self.directory / BEST, parts, described)
 
     def best_weights(self) -> Path | None:
         """The file of `save_best`; None if it was never written."""
@@ -350,7 +351,7 @@ class Unsaved:
     def save_weights(self, loop: Loop, described: Mapping[str, Any]) -> None:
         """Write nothing."""
 
-    def save_best(self, params: Any, described: Mapping[str, Any]) -> None:
+    def save_best(self, parts: Mapping[str, Any], described: Mapping[str, Any]) -> None:
         """Write nothing."""
 
     def best_weights(self) -> None:

@@ -50,6 +50,8 @@ class RunSpec:
     evaluate_episodes: Annotated[int, COUNT] = 10
     evaluate_steps: Annotated[int, NON_NEGATIVE] = 0
     """Length of an evaluation in steps, in place of a number of episodes; 0 counts episodes."""
+    evaluate_env: str | None = None
+    """The environment to evaluate in, if it is another than that of training."""
 
     def __post_init__(self) -> None:
         """Validate fields; whole numbers may be written as 1e5, which is a float in Python."""
@@ -115,6 +117,7 @@ class RunSpec:
         if self.evaluate_every:
             length = "evaluate_steps" if self.evaluate_steps else "evaluate_episodes"
             described |= {"evaluate_every": self.evaluate_every, length: getattr(self, length)}
+            described |= {} if self.evaluate_env is None else {"evaluate_env": self.evaluate_env}
         return json.loads(json.dumps(described, default=_in_words))
 
     def as_json(self) -> dict[str, Any]:

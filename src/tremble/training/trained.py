@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import msgspec
 import numpy as np
 from jaxtyping import Array, Key
 
@@ -18,7 +17,9 @@ from tremble.agent import ActorState, Agent, LearnerState
 from tremble.core import Clock, RandomStream, stream_key
 from tremble.criteria import Criterion, Mean, make_criterion
 from tremble.dist import ReturnDist
-from tremble.envs.encoding import Encoder
+from tremble.envs.encoding import Actions, Encoder
+from tremble.envs.masks import as_mask
+from tremble.envs.running_statistics import Statistics, check_statistics
 from tremble.networks import Network
 from tremble.records import CheckpointError
 from tremble.settings import SettingsError, describe
@@ -27,8 +28,6 @@ from tremble.training.consent import code_of_agent, require_consent
 from tremble.training.loop import Count
 from tremble.training.run_directory import BEST, WEIGHTS
 from tremble.training.spec import CUSTOM, RunSpec
-
-PositiveCount = Annotated[int, msgspec.Meta(ge=1)]
 
 
 @dataclass(frozen=True)
@@ -48,11 +47,18 @@ class TrainedAgent:
     agent: Agent
     params: Network
     encoder: Encoder
-    n_actions: int
-    action_offset: int = 0
-    """Number of the first action in the environment's own space."""
+    actions: Actions
+    """What the numbers of actions stand for: distributions are in their order."""
     counts: Counts = field(default_factory=Counts)
     spec: RunSpec | None = None
+    statistics: Statistics = field(default_factory=dict)
+    """What the environment of training normalised observations and rewards by, if it did (`envs.running_statistics`);
+    evaluations do the same."""
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions."""
+        return self.actions.n
 
     @property
     def clock(self) -> Clock:
@@ -75,17 +81,17 @@ class TrainedAgent:
 
     def act(
         self, obs: Any, mask: Any = None, *, criterion: str | Criterion = "mean", seed: int = 0, **settings: Any
-    ) -> int:
-        """The permitted action that a criterion scores highest, for one observation.
+    ) -> Any:
+        """The permitted action that a criterion scores highest for one observation, as the environment takes it.
 
         ``criterion`` is a name, such as ``agent.act(obs, criterion="cvar", eta=0.1)`` with its settings, ``"own"`` for
         the agent's as at the end of training, or a `Criterion`. ``seed`` is for criteria that are random.
         """
         policy = self.policy_by(criterion, 0.0, **settings)
-        masks = None if mask is None else np.asarray(mask, bool)[None]
+        masks = None if mask is None else as_mask(mask, self.actions)[None]
         key = stream_key(seed, RandomStream.EVALUATE)
         chosen, _ = policy.act(policy.init_actors(1), self.encoder(obs)[None], masks, key[None])
-        return int(np.asarray(chosen)[0]) + self.action_offset
+        return self.actions.own(int(np.asarray(chosen)[0]))
 
     def policy_by(self, criterion: str | Criterion, epsilon: float | None, **settings: Any) -> Policy:
         """Act by a criterion, some settings changed: ``"own"`` is the agent's, other names make a new one."""
@@ -117,7 +123,7 @@ class TrainedAgent:
                 actors = eqx.tree_at(lambda a: a.episode_start, actors, starts)
         key = stream_key(0 if self.spec is None else self.spec.seed, RandomStream.EVALUATE, calls)
         actions, actors = policy.act(actors, batch, None, jax.random.split(key, len(batch)))
-        actions = np.asarray(actions).astype(np.int64) + self.action_offset
+        actions = self.actions.decode(actions)
         after = None if deterministic else (np.full(len(batch), calls), *jax.tree.leaves(jax.device_get(actors)))
         return (actions[0] if single else actions), after
 
@@ -193,7 +199,7 @@ def load(
         raise CheckpointError(f"there are no weights at {file}: {hint}")
     contents = checkpoint.read(file)
     spec, encoder = contents.record("spec", RunSpec), contents.record("encoder", Encoder)
-    n_actions, action_offset = contents.record("n_actions", PositiveCount), contents.record("action_offset", int)
+    actions: Actions = contents.record("actions", Actions)
     counts, recorded = contents.record("counts", Counts), contents.settings()
     if agent is None:
         if spec.agent == CUSTOM:
@@ -209,9 +215,10 @@ def load(
         if changed:
             raise CheckpointError(f"{file} was made with other settings of the agent: {', '.join(changed)}")
     with contents.reading():
-        like = learner_shapes(agent, encoder, n_actions).params
+        like = learner_shapes(agent, encoder, actions.n).params
+        statistics = check_statistics(contents.group("statistics"))
     params = jax.tree.map(jnp.asarray, contents.tree("params", like))
-    return TrainedAgent(agent, params, encoder, n_actions, action_offset, counts, spec)
+    return TrainedAgent(agent, params, encoder, actions, counts, spec, statistics)
 
 
 def learner_shapes(agent: Agent, encoder: Encoder, n_actions: int) -> LearnerState:

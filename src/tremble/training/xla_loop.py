@@ -15,7 +15,7 @@ from jaxtyping import Array, Int
 
 from tremble.agent import Agent
 from tremble.core import Clock, JaxEnv, RandomStream, stream_key
-from tremble.envs.encoding import Encoder
+from tremble.envs.encoding import Actions, Encoder
 from tremble.replay import Replay, draw_sample, readable
 from tremble.training import xla_chunk as compiled
 from tremble.training.checkpoint import Contents
@@ -211,7 +211,7 @@ class XlaLoop(Loop):
     def __init__(self, agent: Agent, env: JaxEnv, seed: int, steps: int):
         """Before the first step."""
         self.agent, self.env = agent, env
-        self.encoder, self.n_actions = encoder_of(env), env.n_actions
+        self.encoder, self.actions = encoder_of(env), Actions.numbered(env.n_actions)
         self.t = 0
         self.train_state: TrainState | None = None
         self._run, self._record = CompiledRun(agent, env, seed, steps), Record()

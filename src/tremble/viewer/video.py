@@ -13,8 +13,10 @@ import numpy as np
 
 from tremble import escape
 from tremble.core import RandomStream, stream_key
-from tremble.envs.gym import INFO_ACTION_MASK
+from tremble.envs.gym import name_of
+from tremble.envs.masks import INFO_ACTION_MASK, check_masks, stack_masks
 from tremble.settings import SettingsError
+from tremble.training.evaluation_env import prepare
 from tremble.training.gym_loop import env_seed
 from tremble.training.trained import Policy, TrainedAgent
 
@@ -44,8 +46,11 @@ def play(
     max_steps: int,
 ) -> list[Scene]:
     """Act in the first evaluation episode of a seed, in an environment made with ``render_mode="rgb_array"``."""
+    name = name_of(env)
+    prepare(env, name, agent.encoder, agent.actions, agent.statistics)
     actors = policy.init_actors(1)
     obs, info = env.reset(seed=env_seed(seed, RandomStream.EVALUATE, 0))
+    masked = INFO_ACTION_MASK in info
     scenes: list[Scene] = []
     total, over = 0.0, False
     while not over and len(scenes) < max_steps:
@@ -54,12 +59,12 @@ def play(
             raise SettingsError("this environment draws no pictures: it needs render_mode='rgb_array'")
         encoded = agent.encoder(obs)[None]
         key = jax.random.fold_in(stream_key(seed, RandomStream.EVALUATE, 0), len(scenes))
-        mask = info.get(INFO_ACTION_MASK)
-        masks = None if mask is None else np.asarray(mask, bool)[None]
+        masks = stack_masks([info.get(INFO_ACTION_MASK)], agent.actions)
+        check_masks(masks, masked, name, f"at step {len(scenes) + 1}")
         chosen, actors = policy.act(actors, encoded, masks, key[None])
         action = int(np.asarray(chosen)[0])
         scenes.append(Scene(frame, np.asarray(agent.predict_encoded(encoded).atoms[0]), action, total))
-        obs, reward, terminated, truncated, info = env.step(action + agent.action_offset)
+        obs, reward, terminated, truncated, info = env.step(agent.actions.own(action))
         total, over = total + float(reward), bool(terminated or truncated)
     return scenes
 
