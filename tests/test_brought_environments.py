@@ -57,7 +57,7 @@ class Unrecorded(gymnasium.Wrapper):
 
 def test_a_ready_made_environment_is_evaluated_with_its_wrappers():
     run = small(wrappers.TransformReward(cartpole(), lambda reward: 10.0 * reward), evaluate_every=60)
-    for row in run.evaluations:
+    for row in run.evaluation_rows:
         assert row["returns"] == [10.0 * length for length in row["lengths"]]
     stacked = small(wrappers.FrameStackObservation(cartpole(max_episode_steps=9), 3), evaluate_every=60)
     assert stacked.agent.encoder.shape == (3, 4) and max(stacked.evaluations[0]["lengths"]) <= 9
@@ -146,9 +146,9 @@ def test_evaluations_normalise_as_training_did(source):
         moments.mean, moments.var = run.agent.statistics[f"{name}/mean"], run.agent.statistics[f"{name}/var"]
         wrapper.update_running_mean = False
     expected = [played(run.agent, by_hand, 0, number) for number in range(3)]
-    assert list(zip(run.evaluations[0]["returns"], run.evaluations[0]["lengths"], strict=True)) == expected
+    assert list(zip(run.evaluation_rows[0]["returns"], run.evaluation_rows[0]["lengths"], strict=True)) == expected
     again = tremble.evaluate(run.agent, normalised, episodes=3)
-    assert list(again.returns) == run.evaluations[0]["returns"]
+    assert list(again.returns) == run.evaluation_rows[0]["returns"]
 
 
 def test_statistics_are_those_of_the_first_of_several_environments():
@@ -434,7 +434,7 @@ def test_vector_environments_written_as_such_train(mode):
 def test_vector_environments_of_gymnasium_train_and_are_evaluated(tmp_path):
     env = gymnasium.make_vec("CartPole-v1", num_envs=3, vectorization_mode="vector_entry_point", max_episode_steps=9)
     run = small(wrappers.vector.RecordEpisodeStatistics(env), evaluate_every=120)
-    assert max(row["length"] for row in run.episodes) <= 9 and max(run.evaluations[0]["lengths"]) <= 9
+    assert max(row["length"] for row in run.episodes) <= 9 and max(run.evaluation_rows[0]["lengths"]) <= 9
 
 
 def test_a_pool_that_is_vector_and_environment_at_once_is_a_vector():
@@ -485,7 +485,7 @@ def test_wrappers_inside_a_vector_are_part_of_evaluations():
         wrappers=[lambda env: wrappers.FrameStackObservation(env, 2)],
     )
     run = small(env, evaluate_every=120)
-    assert run.agent.encoder.shape == (2, 4) and len(run.evaluations) == 1
+    assert run.agent.encoder.shape == (2, 4) and len(run.evaluation_rows) == 1
 
 
 @pytest.mark.parametrize(("mode", "said"), [(None, "does not say"), ("Sometimes", "says by 'Sometimes'")])
@@ -785,7 +785,7 @@ def test_commands_know_the_statistics_of_a_run(tmp_path, monkeypatch, capsys):
     run = small("own_environments:normalised", out=tmp_path / "run", evaluate_every=120, evaluate_episodes=3)
     main(["evaluate", "run", "--episodes", "3", "--trust-code"])
     written = json.loads((tmp_path / "run" / "evaluation-mean-e0-s0.json").read_text())
-    assert written["returns"] == run.evaluations[-1]["returns"]
+    assert written["returns"] == run.evaluation_rows[-1]["returns"]
     main(["video", "run", "--out", "episode.gif", "--max-steps", "3", "--trust-code"])
     assert (tmp_path / "episode.gif").stat().st_size > 0
     how = {"evaluate_every": 120, "evaluate_episodes": 3, "evaluate_env": "own_environments:shorter"}
