@@ -154,16 +154,15 @@ def spec_of(init):
 def test_wrong_torsos_are_one_message_before_the_first_step(init, message, tmp_path):
     agent = small("qrdqn", network=spec_of(init))
     for env in ("CartPole-v1", "risky-grid"):
-        with pytest.raises(SettingsError, match=message.replace("(4,)", "") if env == "CartPole-v1" else "Made"):
+        with pytest.raises(SettingsError, match=message if env == "CartPole-v1" else "Made"):
             tremble.train(agent, env, steps=30, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_agent_takes_it(name):
-    """One update, with every representation: several torsos, dueling and noisy heads, own optimisers."""
-    extra = {"n_envs": 2, "rollout": 2} if name == "quota_onpolicy" else {}
-    agent = small(name, network=SkipSpec) if not extra else make(name, "control", n_quantiles=4, network=SkipSpec)
+    """Every representation: several torsos, dueling and noisy heads."""
+    agent = make(name, "control", n_quantiles=4, network=SkipSpec)
     params = agent.init(jax.random.key(0), (4,), 2).params
     n_torsos = agent.representation.n_torsos
     assert params.features(jnp.ones((1, 4))).shape == (1, 10 * n_torsos)
@@ -192,12 +191,10 @@ def test_runs_inside_xla_and_many_at_once(network):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("env", ["nchain", "CartPole-v1"])
-def test_a_run_is_saved_continued_and_loaded_with_consent(tmp_path, env, monkeypatch):
+def test_a_run_is_saved_continued_and_loaded_with_consent(tmp_path, env):
     how = {"network": SkipSpec, "width": 5, "record_every": 20, **SMALL}
     whole = tremble.train("pqr", env, steps=60, out=tmp_path / "whole", **how)
-    for steps in (30, 60):
-        spec = tremble.train("pqr", env, steps=60, out=tmp_path / "parts", checkpoint_every=10, **how).spec
-        assert spec.steps == 60 and steps
+    tremble.train("pqr", env, steps=40, out=tmp_path / "parts", **how)
     named = json.loads((tmp_path / "whole" / "config.json").read_text())
     assert named["spec"]["agent_options"]["network"] == "test_networks:SkipSpec"
     assert named["settings"]["network"] == "test_networks:SkipSpec"
@@ -208,7 +205,9 @@ def test_a_run_is_saved_continued_and_loaded_with_consent(tmp_path, env, monkeyp
     loaded = tremble.load(tmp_path / "whole", trust_code=True)
     obs = np.ones(loaded.encoder.shape, np.float32)
     np.testing.assert_array_equal(loaded.distribution(obs).atoms, whole.agent.distribution(obs).atoms)
-    assert tremble.resume(tmp_path / "parts", trust_code=True).spec.steps == 60
+    parts = tremble.resume(tmp_path / "parts", steps=60, trust_code=True)
+    for a, b in zip(jax.tree.leaves(parts.agent.params), jax.tree.leaves(whole.agent.params), strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 @pytest.mark.slow
