@@ -17,12 +17,17 @@ from gymnasium import spaces
 import tremble
 from tremble.agent import Agent
 from tremble.cli.main import main
+from tremble.criteria import CVaR
+from tremble.envs.encoding import Encoder
 from tremble.networks import AutoSpec, ConvSpec, MlpSpec, OwnTorso, choice_in_words
 from tremble.networks.conv import MINATAR, NATURE
 from tremble.networks.pictures import MIDDLE, as_picture
+from tremble.optimisers import RMSProp
 from tremble.presets import PRESETS, make, resolve
 from tremble.records import CheckpointError
 from tremble.settings import SettingsError, describe
+from tremble.training.consent import code_of_agent
+from tremble.training.spec import RunSpec
 
 SMALL = {"n_quantiles": 4, "batch_size": 4, "start_steps": 20}
 
@@ -162,11 +167,14 @@ def test_wrong_torsos_are_one_message_before_the_first_step(init, message, tmp_p
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_agent_takes_it(name):
     """Every representation: several torsos, dueling and noisy heads."""
-    agent = make(name, "control", n_quantiles=4, network=SkipSpec)
-    params = agent.init(jax.random.key(0), (4,), 2).params
-    n_torsos = agent.representation.n_torsos
-    assert params.features(jnp.ones((1, 4))).shape == (1, 10 * n_torsos)
-    assert agent.predict(params, jnp.ones((1, 4)), agent.query("choose", jax.random.key(1))).atoms.shape[:2] == (1, 2)
+    agent, key = make(name, "control", n_quantiles=4, network=SkipSpec), jax.random.key(0)
+
+    def shapes(key):
+        params, obs = agent.init(key, (4,), 2).params, jnp.ones((1, 4))
+        return params.features(obs), agent.predict(params, obs, agent.query("choose", key)).atoms
+
+    features, atoms = jax.eval_shape(shapes, key)
+    assert features.shape == (1, 10 * agent.representation.n_torsos) and atoms.shape[:2] == (1, 2)
 
 
 @pytest.mark.slow
@@ -222,10 +230,18 @@ def test_an_object_is_saved_as_its_class_and_its_settings(tmp_path):
     assert tremble.load(tmp_path / "other", agent).agent.network is agent.network
 
 
-def test_a_network_that_only_recorded_settings_name_is_code_too():
-    from tremble.training.consent import code_of_agent
-    from tremble.training.spec import RunSpec
+def test_parts_given_as_objects_are_written_in_words():
+    """Not only networks: a class by its name, the fields of the object beside it, and what else was changed."""
+    options = {"kappa": 0.5, "criterion": CVaR(0.25), "optimiser": RMSProp(1e-3), "network": MlpSpec((7,))}
+    spec = RunSpec("qrdqn", "nchain", 30, agent_options=options)
+    words = spec.as_json()["agent_options"]
+    assert words["criterion"] == "tremble.criteria.distortion:CVaR" and words["network.widths"] == [7]
+    again, agent = RunSpec(**spec.as_json()).build_agent(), spec.build_agent()
+    assert describe(again) == describe(agent) and again.network == agent.network
+    assert [type(again.criterion), type(again.optimiser)] == [CVaR, RMSProp]
 
+
+def test_a_network_that_only_recorded_settings_name_is_code_too():
     spec = RunSpec("pqr", "nchain", 30)
     assert code_of_agent(spec, describe(spec.build_agent()) | {"network": "evil:Net"}) == {"network": "evil:Net"}
 
@@ -311,6 +327,12 @@ def test_bytes_of_pictures_are_scaled_and_floats_are_not(network):
     np.testing.assert_allclose(torso(picture), torso(picture / 255), rtol=1e-4, atol=1e-5)
     truths = picture > 100
     np.testing.assert_allclose(torso(truths), torso(truths.astype(jnp.float32)), rtol=1e-5)
+
+
+@pytest.mark.parametrize(("high", "dtype"), [(255, "uint8"), (1, "bool")])
+def test_bytes_that_can_only_be_zero_and_one_are_truths(high, dtype):
+    encoder = Encoder.of(spaces.Box(0, high, (5, 5, 2), np.uint8))
+    assert encoder.dtype == dtype == encoder(np.ones((5, 5, 2), np.uint8)).dtype.name
 
 
 def test_a_vector_of_bytes_stays_as_it_is():
