@@ -400,6 +400,19 @@ def test_a_run_on_pictures_says_what_it_does_and_can_be_loaded(tmp_path, high):
 
 
 @pytest.mark.slow
+def test_where_the_dot_is_can_be_learned():
+    how = {"n_quantiles": 8, "batch_size": 32, "start_steps": 100, "epsilon_decay_steps": 500, "gamma": 0.5}
+    agent = tremble.train("qrdqn", "test_networks:Dots", steps=1200, **how).agent
+    env, right = Dots(), 0
+    obs, _ = env.reset(seed=1)
+    for _ in range(50):
+        action = agent.act(obs)
+        right += action == env.side
+        obs, *_ = env.step(action)
+    assert right >= 45
+
+
+@pytest.mark.slow
 def test_both_loops_see_truths_as_truths():
     """Bytes of 0 and 1 are not scaled, and a run inside XLA and one beside it predict alike."""
     how = {"hyperparameters": "control", "widths": [8], **SMALL}
