@@ -619,6 +619,10 @@ def test_from_the_command_line(tmp_path, monkeypatch, capsys):
     assert "eta must be above 0 and at most 1, got 2" in " ".join(capsys.readouterr().err.split())
 
 
-def test_an_object_without_a_name_is_refused_before_training():
-    with pytest.raises(SettingsError, match=r"tremble\.make"):
-        tremble.train("qrdqn", Crossing, criterion=CVaR(0.1), **CROSSING)
+@pytest.mark.slow
+def test_an_object_is_recorded_by_its_class_and_its_settings(tmp_path):
+    sizes = {"n_quantiles": 4, "widths": [8], "batch_size": 4, "start_steps": 20}
+    tremble.train("qrdqn", "CartPole-v1", steps=30, criterion=CVaR(0.25), out=tmp_path, **sizes)
+    with pytest.raises(CheckpointError, match=r"names code to import: criterion=tremble.criteria.distortion:CVaR"):
+        tremble.load(tmp_path)
+    assert tremble.load(tmp_path, trust_code=True).agent.criterion == CVaR(0.25)

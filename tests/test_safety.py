@@ -73,6 +73,7 @@ def evil(tmp_path, monkeypatch):
     [
         ("spec__agent_options", {"criterion": "evil_mod:f"}),
         ("spec__agent_options", {"representation": "evil_mod:f"}),
+        ("spec__agent_options", {"network": "evil_mod:f"}),
         ("spec__agent_options", {"widths": ["evil_mod:f"]}),
         ("settings__agent_settings", {"criterion.function": "evil_mod:f"}),
         ("spec__env", "evil_mod:Env"),

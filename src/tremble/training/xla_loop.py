@@ -215,6 +215,9 @@ class XlaLoop(Loop):
         self.t = 0
         self.train_state: TrainState | None = None
         self._run, self._record = CompiledRun(agent, env, seed, steps), Record()
+        # Traced now, so that a network that does not fit is reported before anything is written.
+        self._empty: TrainState = jax.eval_shape(lambda: compiled.init(agent, env, jnp.asarray(0), self._run.capacity))
+        """The state with shapes in place of arrays."""
         self.finished = self._record.episodes.finished
 
     @property
@@ -261,16 +264,9 @@ class XlaLoop(Loop):
         """Continue from a saved state; always exactly."""
         facts = contents.record("facts", XlaFacts)
         self.t = facts.t
-        empty = self._shape()
-        saved = contents.tree(
-            "state", eqx.tree_at(_memory, empty, jax.eval_shape(lambda r: r.first(self.t), empty.replay))
-        )
+        filled = jax.eval_shape(lambda r: r.first(self.t), self._empty.replay)
+        saved = contents.tree("state", eqx.tree_at(_memory, self._empty, filled))
         replay = saved.replay.with_capacity(self._run.capacity)
         self.train_state = jax.tree.map(jnp.asarray, eqx.tree_at(_memory, saved, replay))
         self._record.load(facts, contents.group("log"), contents.group("snapshots"))
         return True
-
-    def _shape(self) -> TrainState:
-        """The state with shapes in place of arrays."""
-        capacity = self._run.capacity
-        return jax.eval_shape(lambda: compiled.init(self.agent, self.env, jnp.asarray(0), capacity))
