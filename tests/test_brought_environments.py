@@ -60,7 +60,7 @@ def test_a_ready_made_environment_is_evaluated_with_its_wrappers():
     for row in run.evaluation_rows:
         assert row["returns"] == [10.0 * length for length in row["lengths"]]
     stacked = small(wrappers.FrameStackObservation(cartpole(max_episode_steps=9), 3), evaluate_every=60)
-    assert stacked.agent.encoder.shape == (3, 4) and max(stacked.evaluations[0]["lengths"]) <= 9
+    assert stacked.agent.encoder.shape == (3, 4) and max(stacked.evaluation_rows[0]["lengths"]) <= 9
 
 
 def test_windows_of_training_are_not_opened_in_evaluations():
@@ -75,15 +75,15 @@ def test_what_cannot_be_made_again_is_refused_before_the_first_step():
     with asked:
         small(env, evaluate_every=60, on_progress=lambda step, row: shown.append(step))
     assert not shown
-    assert small(env).evaluations == []
+    assert small(env).evaluation_rows == []
     doubled = small(env, evaluate_every=60, evaluate_env=lambda: Unrecorded(cartpole()))
     plain = small(env, evaluate_every=60, evaluate_env="CartPole-v1")
-    assert doubled.evaluations[0]["lengths"] == plain.evaluations[0]["lengths"]
-    assert doubled.evaluations[0]["returns"] == [2.0 * length for length in plain.evaluations[0]["lengths"]]
+    assert doubled.evaluation_rows[0]["lengths"] == plain.evaluation_rows[0]["lengths"]
+    assert doubled.evaluation_rows[0]["returns"] == [2.0 * length for length in plain.evaluation_rows[0]["lengths"]]
     with pytest.raises(SettingsError, match="evaluate_env is the environment of training"):
         small(env, evaluate_every=60, evaluate_env=env)
     given = small(env, evaluate_every=60, evaluate_env=Unrecorded(cartpole()))
-    assert given.evaluations[0]["returns"] == doubled.evaluations[0]["returns"], (
+    assert given.evaluation_rows[0]["returns"] == doubled.evaluation_rows[0]["returns"], (
         "one that is ready-made is used itself, an episode at a time"
     )
 
@@ -176,7 +176,7 @@ def test_a_run_that_normalises_resumes_exactly(tmp_path, n_envs, parallel):
         small(normalised, out=tmp_path / "cut", on_progress=interrupt, **how)
     sorted((tmp_path / "cut" / "checkpoints").glob("step-*"))[-1].unlink()  # as if killed before it was written
     resumed = small(normalised, out=tmp_path / "cut", **how)
-    assert resumed.rows == whole.rows and resumed.evaluations == whole.evaluations
+    assert resumed.rows == whole.rows and resumed.evaluation_rows == whole.evaluation_rows
     for file in ("weights.safetensors", "best.safetensors", "episodes.jsonl", "evaluations.jsonl"):
         assert (tmp_path / "cut" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
 
@@ -434,7 +434,7 @@ def test_vector_environments_written_as_such_train(mode):
 def test_vector_environments_of_gymnasium_train_and_are_evaluated(tmp_path):
     env = gymnasium.make_vec("CartPole-v1", num_envs=3, vectorization_mode="vector_entry_point", max_episode_steps=9)
     run = small(wrappers.vector.RecordEpisodeStatistics(env), evaluate_every=120)
-    assert max(row["length"] for row in run.episodes) <= 9 and max(run.evaluation_rows[0]["lengths"]) <= 9
+    assert max(row["length"] for row in run.episode_rows) <= 9 and max(run.evaluation_rows[0]["lengths"]) <= 9
 
 
 def test_a_pool_that_is_vector_and_environment_at_once_is_a_vector():
@@ -645,7 +645,7 @@ def test_agents_choose_among_combinations_and_resume_exactly(tmp_path, env):
     with pytest.raises(KeyboardInterrupt):
         small(env, out=tmp_path, on_progress=interrupt, **how)
     resumed = small(env, out=tmp_path, **how)
-    assert resumed.rows == whole.rows and resumed.evaluations == whole.evaluations
+    assert resumed.rows == whole.rows and resumed.evaluation_rows == whole.evaluation_rows
     agent = tremble.load(tmp_path)
     assert agent.actions == whole.agent.actions == Actions.of(env.action_space, "x")
     obs = np.zeros(2, np.float32)
