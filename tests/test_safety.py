@@ -17,7 +17,8 @@ import tremble
 from tremble import escape
 from tremble.cli.main import main
 from tremble.records import CheckpointError, as_record, finite, parse, read_rows
-from tremble.report.run_curves import load_curve, report_curves
+from tremble.report.run_curves import load_curve
+from tremble.report.run_report import report_curves
 from tremble.settings import SettingsError
 from tremble.training import checkpoint
 from tremble.training.machine import MadeWith, restore_flags
