@@ -62,7 +62,7 @@ def train_many(
     if len(structures) > 1:
         raise SettingsError(f"{', '.join(names)}: at least one of these is fixed at compile time and cannot be swept")
     agents, envs = jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(x, jnp.float32) for x in leaves]), *built)
-    records = [Record() for _ in specs]
+    records = [Record(world) for _, world in built]
     state = None
     for result in iterate(agents, envs, [s.seed for s in specs], steps, record_every, (chunk,)):
         state = result.state

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from tremble.agent import Agent
-from tremble.core import Clock, JaxEnv, RandomStream, stream_key
+from tremble.core import Clock, JaxEnv, RandomStream, knows_optimal, stream_key
 from tremble.envs.encoding import Encoder
 from tremble.replay import draw_sample, readable
 from tremble.training import xla_chunk as compiled
@@ -116,8 +116,9 @@ class XlaFacts:
 class Record:
     """What happened in one run so far: log of steps, episodes, rows of the metrics, snapshots."""
 
-    def __init__(self) -> None:
-        """Before the first step."""
+    def __init__(self, env: JaxEnv) -> None:
+        """Before the first step in such an environment."""
+        self._knows_optimal = knows_optimal(env)
         self.rows: list[dict[str, Any]] = []
         self.episodes = EpisodeCounter(1)
         self._t = self._recorded = 0
@@ -150,7 +151,8 @@ class Record:
         row: dict[str, Any] = {"step": self._t}
         row |= {name: float(value) for name, value in diagnosis.numbers.items()}
         row["reward_per_episode"] = float(recent["reward"].sum() / max(np.count_nonzero(recent["done"]), 1))
-        row["optimal_share"] = float(recent["optimal"].mean())
+        if self._knows_optimal:
+            row["optimal_share"] = float(recent["optimal"].mean())
         row |= self.episodes.row()
         row["behaviour_changed"] = float(1.0 - recent["greedy"].mean())
         self.rows.append(row)
@@ -195,7 +197,7 @@ class XlaLoop(Loop):
         self.encoder, self.n_actions = encoder_of(env), env.n_actions
         self.t = 0
         self.train_state: TrainState | None = None
-        self._run, self._record = CompiledRun(agent, env, seed, steps), Record()
+        self._run, self._record = CompiledRun(agent, env, seed, steps), Record(env)
         self.finished = self._record.episodes.finished
 
     @property
