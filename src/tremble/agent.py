@@ -81,6 +81,7 @@ class Agent(Settings):
     network: MlpSpec | ConvSpec = MlpSpec()
     """The torso."""
     optimiser: Optimiser = Adam()
+    """What turns gradients into updates."""
 
     gamma: Annotated[Scalar, SHARE] = 0.99
     """Discount."""
