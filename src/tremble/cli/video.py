@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -17,7 +16,7 @@ from tremble.cli.console import Assignments, console
 class Video:
     """Write a video of an episode: the rendered environment and the return distributions predicted for all actions.
 
-    Needs pip install 'tremble[video]'.
+    Needs pip install 'tremble[video]', and no display.
 
     Examples:
       tremble video runs/pqr-CartPole-v1-s0 --out cartpole.mp4
@@ -54,17 +53,17 @@ class Video:
         from tremble.settings import SettingsError, parse_assignments
         from tremble.training.consent import code_of_environment, require_consent
         from tremble.training.evaluation import policy_of
-        from tremble.training.evaluation_env import evaluation_maker
         from tremble.training.trained import load
-        from tremble.viewer.video import play, write_video
+        from tremble.viewer.video import check_format, open_for_pictures, play, write_video
 
+        out = self.out or self.run_directory / f"episode-{self.seed}.mp4"
+        check_format(out)
         agent = load(self.run_directory, weights=self.weights, trust_code=self.trust_code)
         assert agent.spec is not None
         require_consent(self.run_directory, code_of_environment(agent.spec), self.trust_code)
         if self.actions and len(self.actions) != agent.n_actions:
             raise SettingsError(f"there are {agent.n_actions} actions, but {len(self.actions)} names")
-        spec = dataclasses.replace(agent.spec, env_options=agent.spec.env_options | {"render_mode": "rgb_array"})
-        env = evaluation_maker(spec, spec.env)()
+        env = open_for_pictures(agent.spec)
         scenes = play(
             agent,
             env,
@@ -73,7 +72,6 @@ class Video:
             policy=policy_of(agent, self.criterion, self.epsilon, **parse_assignments(self.set)),
         )
         env.close()
-        out = self.out or self.run_directory / f"episode-{self.seed}.mp4"
         with Progress(console=console, transient=True) as progress:
             bar = progress.add_task("drawing", total=len(scenes))
             write_video(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +16,12 @@ import numpy as np
 
 from tremble import escape
 from tremble.core import RandomStream, stream_key
-from tremble.envs.gym import INFO_ACTION_MASK
+from tremble.envs.gym import INFO_ACTION_MASK, name_of
+from tremble.extras import pip_line
 from tremble.settings import SettingsError
+from tremble.training.evaluation_env import evaluation_maker
 from tremble.training.gym_loop import env_seed
+from tremble.training.spec import CUSTOM, RunSpec
 from tremble.training.trained import Policy, TrainedAgent
 
 matplotlib.use("Agg")
@@ -23,6 +29,10 @@ import jax
 import matplotlib.pyplot as plt
 
 COLOURS = ("#2a6f97", "#d1495b", "#e09f3e", "#5b8c5a", "#7b5ea7", "#6b7280")
+FORMATS = {".mp4": ("imageio", "imageio_ffmpeg"), ".gif": ("imageio",)}
+"""Endings of a video's file, and the modules that write it."""
+NO_WINDOW = {"SDL_VIDEODRIVER": "dummy", "PYGAME_HIDE_SUPPORT_PROMPT": "1"}
+"""For pygame, in which most environments draw: no display is needed for pictures, but some look for one."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +43,49 @@ class Scene:
     atoms: np.ndarray
     action: int
     total: float
+
+
+def check_format(path: Path) -> None:
+    """Raise unless a video can be written to such a file with what is installed."""
+    if path.suffix not in FORMATS:
+        raise SettingsError(f"a video is an {' or a '.join(FORMATS)} file, not {escape.plain(path.name)!r}")
+    missing = [module for module in FORMATS[path.suffix] if find_spec(module) is None]
+    if missing:
+        raise SettingsError(f"videos need {' and '.join(missing)}: {pip_line('video')}")
+
+
+def open_for_pictures(spec: RunSpec) -> gymnasium.Env[Any, Any]:
+    """The environment of a run's evaluation, made to draw pictures of itself."""
+    if spec.env == CUSTOM:
+        raise SettingsError(
+            "the run was trained in an environment given as an object, which cannot be made again from its files; "
+            "tremble.viewer.video.play takes the object"
+        )
+    for name, value in NO_WINDOW.items():
+        os.environ.setdefault(name, value)
+    plain = evaluation_maker(spec, spec.env)()
+    modes = plain.metadata.get("render_modes") or []
+    plain.close()
+    if "rgb_array" not in modes:
+        raise SettingsError(
+            f"{spec.env} draws no pictures: 'rgb_array' is not among its render modes, which are "
+            f"{', '.join(map(str, modes)) or 'none'} (metadata['render_modes'])"
+        )
+    drawing = dataclasses.replace(spec, env_options=spec.env_options | {"render_mode": "rgb_array"})
+    return evaluation_maker(drawing, drawing.env)()
+
+
+def _picture(env: gymnasium.Env[Any, Any]) -> np.ndarray:
+    """What the environment looks like now ``[height, width, 3]``."""
+    try:
+        frame = env.render()
+    except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
+        extra = "box2d,video" if "box2d" in str(error).lower() else "video"
+        reason = " ".join(str(error).split())
+        raise SettingsError(f"{name_of(env)} cannot be drawn: {pip_line(extra)} ({reason})") from error
+    if not isinstance(frame, np.ndarray) or frame.ndim != 3:
+        raise SettingsError(f"{name_of(env)} draws no pictures: render() returned {type(frame).__name__}")
+    return frame
 
 
 def play(
@@ -49,9 +102,7 @@ def play(
     scenes: list[Scene] = []
     total, over = 0.0, False
     while not over and len(scenes) < max_steps:
-        frame = env.render()
-        if not isinstance(frame, np.ndarray) or frame.ndim != 3:
-            raise SettingsError("this environment draws no pictures: it needs render_mode='rgb_array'")
+        frame = _picture(env)
         encoded = agent.encoder(obs)[None]
         key = jax.random.fold_in(stream_key(seed, RandomStream.EVALUATE, 0), len(scenes))
         mask = info.get(INFO_ACTION_MASK)
@@ -77,10 +128,9 @@ def write_video(
     A curve is the quantile function turned on its side, the share of returns at or below each value: unlike a density
     it needs no smoothing, so what is shown is what is predicted.
     """
-    try:
-        import imageio.v2 as imageio
-    except ImportError as error:
-        raise SettingsError("videos need imageio: pip install 'tremble[video]'") from error
+    check_format(path)
+    import imageio.v2 as imageio
+
     atoms = np.stack([np.sort(scene.atoms, axis=-1) for scene in scenes])
     n_actions, n = atoms.shape[1:]
     names = names or [f"action {a}" for a in range(n_actions)]
