@@ -228,6 +228,11 @@ def test_a_seed_that_has_nothing_yet_does_not_count(tmp_path):
     assert "nan" not in (tmp_path / "figure.svg").read_text().lower()
 
 
+@pytest.mark.parametrize("number, text", [(0, "0"), (300, "300"), (5000, "5k"), (12_500, "12.5k"), (-2e6, "-2M")])
+def test_numbers_at_the_axes_are_short(number, text):
+    assert figures.short_number(number) == text
+
+
 def panels_of(groups, tmp_path, monkeypatch):
     """The figure, before it is closed."""
     kept = []

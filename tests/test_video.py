@@ -57,6 +57,16 @@ def test_what_is_missing_is_one_line_with_the_extra(cartpole, tmp_path, monkeypa
     assert not list(tmp_path.iterdir())
 
 
+def test_a_video_comes_without_warnings(cartpole, tmp_path, recwarn, caplog, capsys):
+    import imageio.v2 as imageio
+
+    main(["video", str(cartpole), "--max-steps", "3", "--out", str(tmp_path / "video.mp4")])
+    assert not caplog.records and not [w for w in recwarn if "fork" in str(w.message)]
+    frames = imageio.mimread(tmp_path / "video.mp4")
+    assert len(frames) == 3 and frames[0].std() > 10
+    assert "3 steps, return" in capsys.readouterr().out
+
+
 def test_a_gif_needs_no_ffmpeg(cartpole, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     main(["video", str(cartpole), "--max-steps", "3", "--out", str(tmp_path / "video.gif")])

@@ -53,6 +53,8 @@ def report_curves(curves: Sequence[RunCurve], out: Path) -> str:
     several = [group for group in groups if len(group.runs) > 1]
     if several:
         write_means(several, out)
+    else:
+        (out / "means.csv").unlink(missing_ok=True)  # of other runs, drawn here before
     left_out = len(curves) - len(runs)
     remark = (
         f"\n{left_out} runs have the settings and the seed of another one, and were left out.\n" if left_out else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -31,6 +32,8 @@ import matplotlib.pyplot as plt
 COLOURS = ("#2a6f97", "#d1495b", "#e09f3e", "#5b8c5a", "#7b5ea7", "#6b7280")
 FORMATS = {".mp4": ("imageio", "imageio_ffmpeg"), ".gif": ("imageio",)}
 """Endings of a video's file, and the modules that write it."""
+SIZE = (10.08, 4.48)
+"""Hundreds of pixels; codecs want multiples of 16."""
 NO_WINDOW = {"SDL_VIDEODRIVER": "dummy", "PYGAME_HIDE_SUPPORT_PROMPT": "1"}
 """For pygame, in which most environments draw: no display is needed for pictures, but some look for one."""
 
@@ -136,7 +139,7 @@ def write_video(
     names = names or [f"action {a}" for a in range(n_actions)]
     low, high = np.quantile(atoms, 0.001), np.quantile(atoms, 0.999)
     levels = (np.arange(n) + 0.5) / n
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.5), dpi=100, layout="constrained")
+    figure, (left, right) = plt.subplots(1, 2, figsize=SIZE, dpi=100, layout="constrained")
     left.axis("off")
     picture = left.imshow(scenes[0].frame)
     curves, means = [], []
@@ -154,7 +157,9 @@ def write_video(
     path.parent.mkdir(parents=True, exist_ok=True)
     options: dict[str, Any] = {"fps": fps} if path.suffix == ".mp4" else {"duration": 1000 / fps, "loop": 0}
     writer: Any
-    with imageio.get_writer(path, **options) as writer:
+    with warnings.catch_warnings(), imageio.get_writer(path, **options) as writer:
+        # The writer starts ffmpeg. JAX warns of every fork, also of one that at once becomes another program.
+        warnings.filterwarnings("ignore", message=r"os\.fork\(\) was called", category=RuntimeWarning)
         for k, scene in enumerate(scenes):
             picture.set_data(scene.frame)
             for a in range(n_actions):
