@@ -336,11 +336,11 @@ def test_a_study_from_end_to_end_and_again(tmp_path):
     arguments = ("study", "nchain-counts", "--quick", "--steps", "1000", "--seeds", "2")
     first = tremble(*arguments, cwd=tmp_path)
     assert first.returncode == 0, first.stderr + first.stdout
-    out = tmp_path / "runs" / "nchain-counts"
+    out = tmp_path / "runs" / "nchain-counts-quick"
     names = {p.name for p in out.iterdir()}
     assert names == {"report.md", "counts.png", "counts.svg", "counts.csv", "curves.csv"}
     report = (out / "report.md").read_text()
-    assert "verdict" in report and "15,142" in report
+    assert report.startswith("> **This is not a result.**") and "no verdict" in report and "15,142" in report
     rows = (out / "counts.csv").read_text().splitlines()
     assert len(rows) == 1 + 4 * 2
     stamps = {p: p.stat().st_mtime_ns for p in (tmp_path / "runs" / "store").rglob("*.safetensors")}

@@ -28,7 +28,7 @@ class Study:
     quick: bool = False
     """A small version that shows the whole path in a minute or two: not a result, and without verdicts."""
     out: Path | None = None
-    """Where report, figures and data go (default: runs/NAME)."""
+    """Where report, figures and data go (default: runs/NAME, or runs/NAME-quick)."""
     store: Path = Path("runs/store")
     """Where trained runs are kept; studies share them, and an interrupted study goes on from there."""
     steps: int | None = None
@@ -50,7 +50,7 @@ class Study:
         from tremble.studies import find_study
 
         study = find_study(self.name)
-        _run_study(study, self, Path(f"runs/{study.name}"))
+        _run_study(study, self, Path("runs") / (f"{study.name}-quick" if self.quick else study.name))
 
 
 @dataclass

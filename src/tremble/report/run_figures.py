@@ -71,13 +71,14 @@ def draw(groups: Sequence[Group], path: Path) -> None:
 
 def _draw_panel(axis: Any, groups: Sequence[Group], looks: dict[str, Look]) -> None:
     """All groups of one environment."""
+    faint = float(np.clip(10 / sum(len(group.runs) for group in groups), 0.06, 0.35))
     alone = all(len(group.runs) == 1 for group in groups) and len(groups) <= FEW
     for group in groups:
         look = looks[group.name]
         if len(group.runs) == 1:
             _draw_run(axis, group, group.runs[0], look, episodes=alone)
         else:
-            _draw_seeds(axis, group, look)
+            _draw_seeds(axis, group, look, faint)
     limits, several = axis.get_ylim(), [group for group in groups if len(group.curves()) > 1 and len(group.band.steps)]
     for group in several:
         band, alpha = group.band, min(0.15, 0.6 / len(several))
@@ -108,12 +109,12 @@ def _draw_run(axis: Any, group: Group, run: RunCurve, look: Look, episodes: bool
         axis.plot(ends, smooth, look.style, lw=0.9, alpha=0.8, color=look.colour, marker=marker, label=label)
 
 
-def _draw_seeds(axis: Any, group: Group, look: Look) -> None:
-    """Single seeds, and the mean in front of them."""
+def _draw_seeds(axis: Any, group: Group, look: Look, faint: float) -> None:
+    """Single seeds, as opaque as ``faint`` says, and the mean in front of them."""
     curves = group.curves()
     for curve in curves:
         marker = "." if len(curve[0]) == 1 else None
-        axis.plot(*_thinned(*curve), look.style, lw=0.7, alpha=0.35, color=look.colour, marker=marker, zorder=1.5)
+        axis.plot(*_thinned(*curve), look.style, lw=0.7, alpha=faint, color=look.colour, marker=marker, zorder=1.5)
     band, label = group.band, f"{_short(group.name)}, {len(curves)} seeds" + ("" if group.evaluated else ", training")
     marker = "o" if len(band.steps) == 1 else None
     axis.plot(
@@ -151,11 +152,15 @@ def _looks(names: Iterable[str]) -> dict[str, Look]:
         if colour is not None and colour not in used:
             found[name] = Look(colour, "-")
             used.add(colour)
-    spare = [colour for colour in (*PALETTE, *map(to_hex, colormaps["tab20"](range(20)))) if colour not in used]
+    spare = [
+        colour
+        for colour in (*PALETTE, *map(to_hex, colormaps["tab20"]([*range(1, 20, 2), *range(0, 20, 2)])))
+        if colour not in used
+    ]
     rest = [name for name in names if name not in found]
     for number, name in enumerate(rest):
         found[name] = Look(spare[number % len(spare)], STYLES[number // len(spare) % len(STYLES)])
-    return found
+    return {name: found[name] for name in names}
 
 
 def _legend_beside(figure: Any, axes: Sequence[Any], looks: dict[str, Look]) -> None:
