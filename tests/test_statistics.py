@@ -13,6 +13,7 @@ from tremble.report.statistics import (
     mean_interval,
     verdict,
 )
+from tremble.report.tables import number
 
 
 def test_mean_interval_is_students():
@@ -104,3 +105,4 @@ def test_no_number_is_shown_as_nan():
     assert (none.n, none.text()) == (0, "none yet") and verdict(none, quick=False) == "inconclusive"
     assert difference_interval({0: 1.0}, {1: 1.0}).text() == "none yet"
     assert mean_interval([1.0, float("nan")]).text(2) == "not finite"
+    assert [number(x, 1) for x in (1234.56, float("nan"), float("inf"))] == ["1,234.6", "not finite", "not finite"]

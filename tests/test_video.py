@@ -12,7 +12,7 @@ import tremble
 from tremble.cli.main import main
 from tremble.settings import SettingsError
 from tremble.training.spec import CUSTOM, RunSpec
-from tremble.viewer.video import open_for_pictures, play, write_video
+from tremble.viewer.video import Scene, open_for_pictures, play, write_video
 
 SMALL = {"n_quantiles": 4, "widths": [8], "batch_size": 4, "start_steps": 20}
 
@@ -129,6 +129,17 @@ print(env.render().shape)
     result = subprocess.run([sys.executable, "-c", code], env=bare, capture_output=True, text=True, timeout=120)
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines()[-1].endswith(", 3)")
+
+
+def test_predictions_that_are_not_finite(tmp_path):
+    """Of an agent that has diverged: drawn as far as they can be."""
+    atoms = np.array([[0.0, 1.0, np.inf], [np.nan, 2.0, 3.0]])
+    scenes = [Scene(np.zeros((16, 16, 3), np.uint8), atoms, 0, 0.0)] * 2
+    write_video(scenes, tmp_path / "video.gif")
+    assert (tmp_path / "video.gif").stat().st_size > 1000
+    lost = [Scene(scenes[0].frame, np.full((2, 3), np.nan), 0, 0.0)]
+    with pytest.raises(SettingsError, match="none of the returns that the agent predicts is finite"):
+        write_video(lost, tmp_path / "lost.gif")
 
 
 def test_nothing_is_written_of_an_episode_in_another_format(tmp_path):

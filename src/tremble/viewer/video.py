@@ -118,6 +118,14 @@ def play(
     return scenes
 
 
+def _range_of(atoms: np.ndarray) -> tuple[float, float]:
+    """Where nearly all of the predicted returns are; those of an agent that has diverged may not be finite."""
+    finite = atoms[np.isfinite(atoms)]
+    if not len(finite):
+        raise SettingsError("none of the returns that the agent predicts is finite: its training has diverged")
+    return float(np.quantile(finite, 0.001)), float(np.quantile(finite, 0.999))
+
+
 def write_video(
     scenes: Sequence[Scene],
     path: Path,
@@ -137,7 +145,7 @@ def write_video(
     atoms = np.stack([np.sort(scene.atoms, axis=-1) for scene in scenes])
     n_actions, n = atoms.shape[1:]
     names = names or [f"action {a}" for a in range(n_actions)]
-    low, high = np.quantile(atoms, 0.001), np.quantile(atoms, 0.999)
+    low, high = _range_of(atoms)
     levels = (np.arange(n) + 0.5) / n
     figure, (left, right) = plt.subplots(1, 2, figsize=SIZE, dpi=100, layout="constrained")
     left.axis("off")

@@ -206,7 +206,7 @@ def analyse(results: Results, options: Options) -> str:
                 mean_interval([f.best.mean for f in flights]).text(),
                 f"{wild} of {len(flights)}" if wild else "",
                 f"{np.mean([f.final.returns.std() for f in flights]):.0f}",
-                f"{np.median([f.w1 for f in flights]):,.0f}",
+                tables.number(float(np.median([f.w1 for f in flights]))),
                 f"{np.mean([f.coverage for f in flights]):.2f}",
             ]
         )
