@@ -71,6 +71,18 @@ def test_list_of_one_section_or_of_what_has_a_text(said):
     assert "nchain" not in text and "CartPole-v1" in said("list", "gymnasium")
 
 
+def test_environments_of_others_have_a_line_too(monkeypatch):
+    from tremble.envs import registry
+    from tremble.worlds.probes import ActionChoice
+
+    for known in ("_JAX_ENVS", "_ABOUT"):
+        monkeypatch.setattr(registry, known, dict(getattr(registry, known)))
+    registry.register_jax_env("told", ActionChoice, "[red] two actions")
+    registry.register_jax_env("untold", "their.module:World", size=3)
+    lines = registry.about_jax_envs()
+    assert (lines["told"], lines["untold"]) == ("[red] two actions", "of their.module:World")
+
+
 @pytest.mark.parametrize("width", [80, 120])
 def test_settings_have_value_meaning_range_and_source(said, width):
     text = said("list", "--settings", "pqr", "--set", "delta_0=50", width=width)

@@ -10,6 +10,7 @@ import pytest
 
 import tremble
 from tremble.cli.main import main
+from tremble.envs.encoding import UnsupportedSpaceError
 from tremble.settings import SettingsError
 from tremble.training.spec import CUSTOM, RunSpec
 from tremble.viewer.video import Scene, open_for_pictures, play, write_video
@@ -55,6 +56,15 @@ def test_what_is_missing_is_one_line_with_the_extra(cartpole, tmp_path, monkeypa
     line = error_of([cartpole, "--out", tmp_path / "video.mp4"], capsys)
     assert "pip install 'tremble[video]'" in line and ("pygame" if module == "pygame" else module) in line
     assert not list(tmp_path.iterdir())
+
+
+def test_an_environment_that_cannot_be_made_is_one_line(monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("gymnasium.envs.box2d")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "Box2D", None)
+    with pytest.raises(UnsupportedSpaceError, match=r"pip install 'tremble\[box2d\]'") as error:
+        open_for_pictures(RunSpec("pqr", "LunarLander-v3", 100))
+    assert len(str(error.value).splitlines()) == 1
 
 
 def test_a_video_comes_without_warnings(cartpole, tmp_path, recwarn, caplog, capsys):

@@ -6,6 +6,7 @@ import difflib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 from rich.padding import Padding
 from rich.table import Table
@@ -94,7 +95,7 @@ def _show_about(text: str) -> None:
 
     wanted, known = text.lower(), []
     sections = []
-    for title, names in (*_sections(), *_id_sections()):
+    for title, names in chain(_sections(), _id_sections()):
         if wanted in (title.lower(), title.lower().rstrip("s"), title.split()[0].lower()):
             sections = [(title, names)]
             break
