@@ -73,9 +73,9 @@ class Agent(Settings):
     """
 
     representation: Representation = Quantile()
-    """Axis A."""
+    """Axis A: how the return is predicted, and which loss trains it."""
     criterion: Criterion = Perturbed()
-    """Axis B."""
+    """Axis B: what score the predicted return of an action has."""
     chooser: Chooser = Chooser()
     """How scores become actions."""
     network: MlpSpec | ConvSpec = MlpSpec()

@@ -25,12 +25,13 @@ class SettingHelp:
 
 
 def settings_help(module: Configurable) -> dict[str, SettingHelp]:
-    """For every setting that `settings.describe` shows, by its full name."""
+    """For every setting that `settings.describe` shows, and every part with settings of its own, by its full name."""
     found: dict[str, SettingHelp] = {}
     meanings, hints = _meanings(type(module)), get_type_hints(type(module), include_extras=True)
     for field in dataclasses.fields(module):
         value = getattr(module, field.name)
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            found[field.name] = SettingHelp(meanings.get(field.name, ""), "")
             found |= {f"{field.name}.{name}": help for name, help in settings_help(value).items()}
         else:
             found[field.name] = SettingHelp(meanings.get(field.name, ""), ", ".join(_allowed(hints[field.name])))
