@@ -78,7 +78,7 @@ def open_for_pictures(spec: RunSpec) -> gymnasium.Env[Any, Any]:
     return evaluation_maker(drawing, drawing.env)()
 
 
-def _picture(env: gymnasium.Env[Any, Any]) -> np.ndarray:
+def picture_of(env: gymnasium.Env[Any, Any]) -> np.ndarray:
     """What the environment looks like now ``[height, width, 3]``."""
     try:
         frame = env.render()
@@ -105,7 +105,7 @@ def play(
     scenes: list[Scene] = []
     total, over = 0.0, False
     while not over and len(scenes) < max_steps:
-        frame = _picture(env)
+        frame = picture_of(env)
         encoded = agent.encoder(obs)[None]
         key = jax.random.fold_in(stream_key(seed, RandomStream.EVALUATE, 0), len(scenes))
         mask = info.get(INFO_ACTION_MASK)
