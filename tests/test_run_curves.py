@@ -180,14 +180,16 @@ def test_groups_of_one_agent_are_named_by_what_differs(tmp_path):
     ]
 
 
-def test_equal_runs_count_once(tmp_path):
+def test_equal_runs_count_once(tmp_path, capsys):
     short, long = made(tmp_path, "a", {1: 1.0}), made(tmp_path, "b", {1: 1.0, 2: 2.0})
     lines(long / "metrics.jsonl", [{"step": 900, "updates": 0, "episodes": 0}])
     (group,) = grouped(short, long)
     assert [run.steps for run in group.runs] == [900]
-    assert "1 runs have the settings and the seed of another one" in report_curves(
-        [load_curve(short), load_curve(long)], tmp_path
-    )
+    said = "One run has the settings and the seed of another"
+    assert said in report_curves([load_curve(short), load_curve(long)], tmp_path)
+    assert said not in report_curves([load_curve(long)], tmp_path)
+    main(["curves", str(short), str(long), "--out", str(tmp_path / "out")])
+    assert said in " ".join(capsys.readouterr().out.split())
 
 
 def test_protocols_of_atari_and_settings_of_an_environment_have_panels_of_their_own(tmp_path):

@@ -40,7 +40,7 @@ class Curves:
         from tremble.records import CheckpointError
         from tremble.report.run_curves import load_curve
         from tremble.report.run_groups import group_runs
-        from tremble.report.run_report import GROUP_HEADINGS, HEADINGS, group_row, report_curves, row
+        from tremble.report.run_report import GROUP_HEADINGS, HEADINGS, about_equal, group_row, report_curves, row
         from tremble.settings import SettingsError
         from tremble.training.checkpoint import write_text
 
@@ -61,6 +61,8 @@ class Curves:
         groups = group_runs(curves)
         if any(len(group.runs) > 1 for group in groups):
             _show(GROUP_HEADINGS, map(group_row, groups))
+        if twice := about_equal(len(curves) - sum(len(group.runs) for group in groups)):
+            console.print(f"[yellow]left out:[/] {twice}", highlight=False, soft_wrap=True)
         rows = [row(run, group) for group in groups for run in group.runs]
         _show(HEADINGS, rows[:SHOWN])
         if len(rows) > SHOWN:

@@ -55,18 +55,15 @@ def report_curves(curves: Sequence[RunCurve], out: Path) -> str:
         write_means(several, out)
     else:
         (out / "means.csv").unlink(missing_ok=True)  # of other runs, drawn here before
-    left_out = len(curves) - len(runs)
-    remark = (
-        f"\n{left_out} runs have the settings and the seed of another one, and were left out.\n" if left_out else ""
-    )
+    caption = f"{SEVERAL_SEEDS if several else ONE_SEED} {about_equal(len(curves) - len(runs))}".strip()
     commands = "\n".join(run.command for _, run in runs)
     table = tables.markdown(HEADINGS, [map(escape.markdown, row(run, group)) for group, run in runs])
     return f"""# Learning curves
 
 ![curves](curves.png)
 
-{SEVERAL_SEEDS if several else ONE_SEED}
-{remark}
+{caption}
+
 {_group_table(groups) if several else ""}{table}
 ```sh
 {commands}
@@ -75,6 +72,14 @@ def report_curves(curves: Sequence[RunCurve], out: Path) -> str:
 Hours are those of the clock, evaluations and pauses included.
 Raw data: `evaluations.csv`, `episodes.csv`{", `means.csv`" if several else ""}.
 """
+
+
+def about_equal(left_out: int) -> str:
+    """A sentence about runs that are there twice; empty if there are none."""
+    if not left_out:
+        return ""
+    runs = "One run has" if left_out == 1 else f"{left_out:,} runs have"
+    return f"{runs} the settings and the seed of another, so the longer one counts."
 
 
 def _identity(group: Group, run: RunCurve) -> list[object]:
