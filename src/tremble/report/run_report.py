@@ -83,7 +83,7 @@ def about_equal(left_out: int) -> str:
 
 
 def _identity(group: Group, run: RunCurve) -> list[object]:
-    return [run.spec["env"], run.spec["agent"], group.name, run.spec["seed"]]
+    return [*map(escape.plain, (run.spec["env"], run.spec["agent"], group.name)), run.spec["seed"]]
 
 
 def _number(value: float) -> str:
@@ -94,9 +94,9 @@ def write_means(groups: Sequence[Group], out: Path) -> None:
     """Mean and interval of each group at each step."""
     rows: list[list[object]] = []
     for group in groups:
-        band, env = group.band, group.runs[0].spec["env"]
+        band, names = group.band, [escape.plain(x) for x in (group.runs[0].spec["env"], group.panel, group.name)]
         for step, mean, low, high in zip(band.steps, band.mean, band.low, band.high, strict=True):
-            rows.append([env, group.panel, group.name, f"{step:g}", *map(_number, (mean, low, high))])
+            rows.append([*names, f"{step:g}", *map(_number, (mean, low, high))])
     tables.write_csv(out / "means.csv", ["env", "panel", "group", "step", "mean", "low", "high"], rows)
 
 
