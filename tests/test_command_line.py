@@ -24,9 +24,9 @@ def tremble(*arguments, cwd, **options):
 def said(tmp_path, monkeypatch, capsys):
     """What a command that succeeds says, without a process of its own: starting one takes longer than the command."""
 
-    def say(*arguments: str) -> str:
+    def say(*arguments: str, width: int = 200) -> str:
         monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(console, "width", 200)
+        monkeypatch.setattr(console, "width", width)
         try:
             main(list(arguments))
         except SystemExit as ending:  # --help ends like this
@@ -46,6 +46,89 @@ def test_list(said):
     text = said("list")
     assert all(word in text for word in ("pqr", "p_dltv", "nchain-readings", "nchain"))
     assert "criterion.delta_0" in said("list", "--settings", "pqr")
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_everything_listed_has_a_line_about_it(said, monkeypatch, width):
+    from tremble.cli import list as listing
+
+    for title, names in listing._sections():
+        assert all(len(line) > 10 for line in names.values()), title
+        assert len(set(names.values())) == len(names), "no two lines are the same"
+    text = said("list", width=width)
+    assert max(map(len, text.splitlines())) <= width
+    for title in ("agents", "hyperparameters", "environments", "criteria", "representations", "optimisers", "studies"):
+        assert f"\n{title}\n" in f"\n{text}"
+    assert "57 games of Atari (`tremble list atari`)" in text
+
+
+def test_list_of_one_section_or_of_what_has_a_text(said):
+    from tremble.presets import PRESETS
+
+    names = [line.split()[0] for line in said("list", "agents").splitlines()[1:] if line.strip()]
+    assert names == list(PRESETS)
+    text = said("list", "breakout")
+    assert "minatar/breakout" in text and "atari/Breakout" in text and "tremble/MinAtar-Breakout-v0" in text
+    assert "nchain" not in text and "CartPole-v1" in said("list", "gymnasium")
+
+
+def test_environments_of_others_have_a_line_too(monkeypatch):
+    from tremble.envs import registry
+    from tremble.worlds.probes import ActionChoice
+
+    for known in ("_JAX_ENVS", "_ABOUT"):
+        monkeypatch.setattr(registry, known, dict(getattr(registry, known)))
+    registry.register_jax_env("told", ActionChoice, "[red] two actions")
+    registry.register_jax_env("untold", "their.module:World", size=3)
+    lines = registry.about_jax_envs()
+    assert (lines["told"], lines["untold"]) == ("[red] two actions", "of their.module:World")
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_settings_have_value_meaning_range_and_source(said, width):
+    text = said("list", "--settings", "pqr", "--set", "delta_0=50", width=width)
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= width
+    at = next(i for i, line in enumerate(lines) if line.startswith("criterion.delta_0 = 50.0"))
+    assert "yours: delta_0=50" in lines[at] and "Size of the perturbation" in lines[at + 1]
+    assert "(a number, at least 0)" in lines[at + 1]
+    words = " ".join(text.split())
+    assert "criterion_for = both default: Agent Where the criterion applies" in words
+    assert "(one of both, behaviour, target)" in words and "(true or false)" in words
+    assert "learning.batch_size = 64 table: nchain" in words and "(a whole number, between 1 and 65536)" in words
+
+
+def test_every_setting_of_every_agent_has_a_meaning():
+    """Beside convolutions, whose fields are those of the network."""
+    from tremble.cli.setting_help import settings_help
+    from tremble.presets import PRESETS, make
+    from tremble.settings import describe
+
+    for name in PRESETS:
+        agent = make(name, "control")
+        words = settings_help(agent)
+        assert describe(agent).keys() <= words.keys() and all(help.meaning for help in words.values()), name
+        assert all(words[setting].allowed for setting in describe(agent)), name
+
+
+def test_the_meaning_of_a_field_of_ones_own():
+    import equinox as eqx
+
+    from tremble.cli.setting_help import settings_help
+    from tremble.criteria import RiskMeasure
+
+    class Mine(RiskMeasure):
+        bare: float = 1.0
+        told: int | None = eqx.field(static=True, default=None)
+        """Over
+        two lines."""
+
+        def measure(self, dist):
+            return dist.mean()
+
+    words = settings_help(Mine())
+    assert (words["bare"].meaning, words["bare"].allowed) == ("", "a number")
+    assert (words["told"].meaning, words["told"].allowed) == ("Over two lines.", "a whole number, or none")
 
 
 def test_list_explains_a_value(said):
@@ -74,7 +157,17 @@ def test_protocols(said):
 
 def test_doctor(said):
     text = said("doctor")
+    assert "LunarLander" in text and text.count("installed") == 4 and "pip install" not in text
     assert "jaxlib" in text and "cores, memory" in text and "all is well" in text
+
+
+def test_doctor_says_what_is_missing_and_what_it_is_for(said, monkeypatch):
+    for module in ("imageio", "wandb"):
+        monkeypatch.setitem(sys.modules, module, None)  # as if it were not installed
+    lines = said("doctor").splitlines()
+    assert any("video" in line and "missing: imageio" in line for line in lines)
+    assert any("tracking" in line and "missing: wandb" in line for line in lines)
+    assert "for what is missing: pip install 'tremble[video,tracking]'" in lines
 
 
 @pytest.mark.long
@@ -101,6 +194,10 @@ def test_doctor_of_atari(tmp_path):
         (["evaluate", "nothing"], "no weights"),
         (["list", "--settings", "pqr", "--explain", "learning_rte"], "did you mean 'learning_rate'"),
         (["list", "--explain", "learning_rate"], "--explain needs an agent"),
+        (["list", "--settings", "pqrr"], "did you mean 'pqr'"),
+        (["list", "enviroments"], "did you mean 'environments'"),
+        (["list", "[red]"], "nothing here is called '[red]'"),
+        (["study", "json:loads"], "json:loads is no study"),
         (["list", "--settings", "pqr", "--protocol", "paper"], "'nchain' has none"),
         (["study", "nchain-count"], "did you mean 'nchain-counts'"),
         (["study", "nchain-counts", "--report-only"], "no finished runs"),
@@ -113,6 +210,31 @@ def test_mistakes_are_one_clear_message(tmp_path, monkeypatch, capsys, arguments
     assert ending.value.code == 1
     errors = capsys.readouterr().err
     assert message in " ".join(errors.split()) and "Traceback" not in errors
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["trian", "pqr"], "there is no command 'trian'; did you mean 'train'?"),
+        (["resme", "runs/x"], "did you mean 'resume'?"),
+        (["xyzzy"], "choose from: curves, demo, doctor"),
+        (["train", "pqr", "--stepz", "3"], "--steps"),
+        (["train"], "agent"),
+    ],
+)
+def test_a_command_line_that_is_none_ends_with_another_code(capsys, arguments, message):
+    """So that a script notices, and can tell it from a run that failed."""
+    with pytest.raises(SystemExit) as ending:
+        main(arguments)
+    assert ending.value.code == 2
+    said = capsys.readouterr()
+    assert message in " ".join((said.err + said.out).split()) and "Traceback" not in said.err
+
+
+def test_no_command_at_all_shows_what_there_is(capsys):
+    with pytest.raises(SystemExit) as ending:
+        main([])
+    assert ending.value.code == 2 and "doctor" in capsys.readouterr().out
 
 
 @pytest.mark.slow
@@ -227,11 +349,11 @@ def test_a_study_from_end_to_end_and_again(tmp_path):
     arguments = ("study", "nchain-counts", "--quick", "--steps", "1000", "--seeds", "2")
     first = tremble(*arguments, cwd=tmp_path)
     assert first.returncode == 0, first.stderr + first.stdout
-    out = tmp_path / "runs" / "nchain-counts"
+    out = tmp_path / "runs" / "nchain-counts-quick"
     names = {p.name for p in out.iterdir()}
     assert names == {"report.md", "counts.png", "counts.svg", "counts.csv", "curves.csv"}
     report = (out / "report.md").read_text()
-    assert "verdict" in report and "15,142" in report
+    assert report.startswith("> **This is not a result.**") and "no verdict" in report and "15,142" in report
     rows = (out / "counts.csv").read_text().splitlines()
     assert len(rows) == 1 + 4 * 2
     stamps = {p: p.stat().st_mtime_ns for p in (tmp_path / "runs" / "store").rglob("*.safetensors")}

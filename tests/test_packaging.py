@@ -1,11 +1,14 @@
-"""The wheel builds, is typed, and carries the command."""
+"""The wheel builds, is typed, and carries the command; its extras are known."""
 
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
+
+from tremble.extras import EXTRAS
 
 ROOT = Path(__file__).parents[1]
 
@@ -31,3 +34,12 @@ def test_wheel_is_complete_and_typed(tmp_path):
     assert {f"tremble/{name}" for name in data} <= sources
     assert "tremble/py.typed" in names and sources <= names
     assert not any(n.startswith(("tests/", "benchmarks/")) for n in names)
+
+
+def test_the_doctor_knows_every_extra():
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        extras = tomllib.load(file)["project"]["optional-dependencies"]
+    assert set(EXTRAS) == set(extras) - {"dev"}
+    for name, extra in EXTRAS.items():
+        assert len(extra.modules) == len(extras[name]), "a module for each package"
+        assert extra.missing() == [], "all of them are installed for tests"

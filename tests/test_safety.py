@@ -17,7 +17,8 @@ import tremble
 from tremble import escape
 from tremble.cli.main import main
 from tremble.records import CheckpointError, as_record, finite, parse, read_rows
-from tremble.report.run_curves import load_curve, report_curves
+from tremble.report.run_curves import load_curve
+from tremble.report.run_report import report_curves
 from tremble.settings import SettingsError
 from tremble.training import checkpoint
 from tremble.training.machine import MadeWith, restore_flags
@@ -297,6 +298,35 @@ def test_names_from_files_reach_reports_escaped(tmp_path, text):
     report = report_curves([load_curve(tmp_path / "run")], tmp_path / "out")
     table = report.split("```")[0]
     assert "\x1b" not in report and "<script" not in table and "\n# heading" not in report
+
+
+@pytest.mark.parametrize("text", EVIL)
+def test_settings_from_files_reach_figures_and_tables_escaped(tmp_path, capsys, text):
+    """They name the curves of runs that differ in them."""
+    for value in (text, f"{text}{text}"):
+        for seed in (0, 1):
+            run = tmp_path / f"run-{len(value)}-{seed}"
+            run.mkdir()
+            spec = RunSpec("pqr", "CartPole-v1", 100, seed, agent_options={text: value}).as_json()
+            settings = {"agent_settings": {f"criterion.{text}": value}, "env_settings": {text: [value, {}]}}
+            (run / "config.json").write_text(json.dumps({"spec": spec, "settings": settings}))
+            (run / "episodes.jsonl").write_text('{"step": 9, "return": 9.0, "length": 9}\n')
+    main(["curves", *map(str, tmp_path.glob("run-*")), "--out", str(tmp_path / "out")])
+    said, report = capsys.readouterr().out, (tmp_path / "out" / "report.md").read_text()
+    table = report.split("```")[0]
+    assert "\x1b" not in said + report and "<script" not in table and "\n# heading" not in report
+    data = "".join((tmp_path / "out" / name).read_text() for name in ("means.csv", "episodes.csv"))
+    assert "\x1b" not in data and "\u202e" not in data
+    assert len(list((tmp_path / "out").iterdir())) == 6
+
+
+@pytest.mark.parametrize("settings", [[], {"agent_settings": 3}, {"env_settings": None}, "text"])
+def test_settings_of_another_form_are_one_message(tmp_path, settings):
+    spec = RunSpec("pqr", "CartPole-v1", 100).as_json()
+    (tmp_path / "config.json").write_text(json.dumps({"spec": spec, "settings": settings}))
+    (tmp_path / "episodes.jsonl").write_text('{"step": 9, "return": 9.0, "length": 9}\n')
+    with pytest.raises(CheckpointError, match="is not as this version writes it"):
+        load_curve(tmp_path)
 
 
 def test_markup_in_arguments_is_shown_as_it_is(capsys):

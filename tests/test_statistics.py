@@ -8,9 +8,12 @@ from tremble.report.statistics import (
     Interval,
     density,
     difference_interval,
+    direction,
+    mean_band,
     mean_interval,
     verdict,
 )
+from tremble.report.tables import number
 
 
 def test_mean_interval_is_students():
@@ -62,7 +65,7 @@ def test_differences_are_taken_seed_by_seed():
     ],
 )
 def test_verdicts(published, low, high, expected):
-    assert verdict(Interval((low + high) / 2, low, high, 10), published) == expected
+    assert verdict(Interval((low + high) / 2, low, high, 10), published, quick=False) == expected
 
 
 @pytest.mark.parametrize(
@@ -71,7 +74,7 @@ def test_verdicts(published, low, high, expected):
 )
 def test_verdicts_on_a_claim_without_a_number(low, high, expected):
     """That the first is better is refuted by the other sign alone: an advantage of any size fits an interval with 0."""
-    assert verdict(Interval((low + high) / 2, low, high, 10)) == expected
+    assert verdict(Interval((low + high) / 2, low, high, 10), quick=False) == expected
 
 
 def test_density_integrates_to_one():
@@ -80,3 +83,26 @@ def test_density_integrates_to_one():
     assert np.trapezoid(values, grid) == pytest.approx(1.0, abs=1e-3)
     constant = density(np.full(50, 2.0), grid, 0.05)
     assert np.isfinite(constant).all() and grid[np.argmax(constant)] == pytest.approx(2.0, abs=0.01)
+
+
+@pytest.mark.parametrize("low, high, expected", [(20, 60, "above"), (-60, -20, "below"), (-50, 70, "undecided")])
+def test_directions(low, high, expected):
+    assert direction(Interval((low + high) / 2, low, high, 10), quick=False) == expected
+
+
+def test_a_band_has_the_interval_of_each_point():
+    values = np.random.default_rng(0).normal(size=(5, 7))
+    for mean, low, high, column in zip(*mean_band(values), values.T, strict=True):
+        interval = mean_interval(column)
+        assert (mean, low, high) == pytest.approx((interval.estimate, interval.low, interval.high))
+    mean, low, high = mean_band(values[:1])
+    assert mean.tolist() == values[0].tolist() and not np.isfinite([low, high]).any()
+
+
+def test_no_number_is_shown_as_nan():
+    """Before the first value, and where one diverged."""
+    none = mean_interval([])
+    assert (none.n, none.text()) == (0, "none yet") and verdict(none, quick=False) == "inconclusive"
+    assert difference_interval({0: 1.0}, {1: 1.0}).text() == "none yet"
+    assert mean_interval([1.0, float("nan")]).text(2) == "not finite"
+    assert [number(x, 1) for x in (1234.56, float("nan"), float("inf"))] == ["1,234.6", "not finite", "not finite"]

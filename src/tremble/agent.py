@@ -73,14 +73,15 @@ class Agent(Settings):
     """
 
     representation: Representation = Quantile()
-    """Axis A."""
+    """Axis A: how the return is predicted, and which loss trains it."""
     criterion: Criterion = Perturbed()
-    """Axis B."""
+    """Axis B: what score the predicted return of an action has."""
     chooser: Chooser = Chooser()
     """How scores become actions."""
     network: NetworkSpec = eqx.field(static=True, default=AutoSpec())
     """The torso."""
     optimiser: Optimiser = Adam()
+    """What turns gradients into updates."""
 
     gamma: Annotated[Scalar, SHARE] = 0.99
     """Discount."""

@@ -51,13 +51,17 @@ class Chooser(Settings):
     """
 
     epsilon_start: Annotated[Scalar, SHARE] = 0.0
+    """Probability of a random action in the beginning."""
     epsilon_end: Annotated[Scalar, SHARE] = 0.0
+    """Probability of a random action in the end."""
     epsilon_decay_steps: Annotated[Scalar, NON_NEGATIVE] = 0.0
+    """Transitions over which it falls from one to the other."""
     random_start: bool = eqx.field(static=True, default=True)
     """Act uniformly at random until learning starts."""
     use_representation: bool = eqx.field(static=True, default=True)
     """Whether a representation that overrides action selection (QUOTA's options, NDQFN's bonus) does so."""
     epsilon_origin: TimeOrigin = eqx.field(static=True, default="zero")
+    """Where it begins to fall: at the first transition, or where learning starts."""
 
     def epsilon(self, clock: Clock) -> Float[Array, ""]:
         """Probability of a random action now."""

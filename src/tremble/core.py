@@ -168,6 +168,12 @@ class JaxEnv(Protocol):
         """Row of `observation_table` that `observe` returns."""
         ...
 
-    def is_optimal(self, state: PyTree, action: Int[Array, ""]) -> Bool[Array, ""]:
-        """Whether the environment counts this action as optimal here (false where it cannot tell)."""
+    def is_optimal(self, state: PyTree, action: Int[Array, ""]) -> Bool[Array, ""] | None:
+        """Whether the environment counts this action as optimal here; None, in all states, if it cannot tell."""
         ...
+
+
+def knows_optimal(env: JaxEnv) -> bool:
+    """Whether the environment can tell which actions are optimal. Its functions are traced, nothing is computed."""
+    state = jax.eval_shape(env.reset, jax.random.key(0))
+    return jax.eval_shape(env.is_optimal, state, jnp.zeros((), jnp.int32)) is not None

@@ -62,14 +62,18 @@ class Hyperparameters:
 
 
 _TABLES: dict[str, str | Hyperparameters] = {}
+_ABOUT: dict[str, str] = {}
 _DEFAULTS: list[tuple[Callable[[str], bool], str]] = []
 
 
 def register_hyperparameters(
-    name: str, table: str | Hyperparameters, default_for: Callable[[str], bool] | None = None
+    name: str, table: str | Hyperparameters, default_for: Callable[[str], bool] | None = None, about: str = ""
 ) -> None:
-    """Register a table, or its ``module:name``; ``default_for`` says for which environments it is the default."""
-    _TABLES[name] = table
+    """Register a table, or its ``module:name``; ``default_for`` says for which environments it is the default.
+
+    ``about`` is a line for `tremble list`.
+    """
+    _TABLES[name], _ABOUT[name] = table, about or "of an installed package"
     if default_for is not None:
         _DEFAULTS.append((default_for, name))
 
@@ -78,6 +82,12 @@ def hyperparameter_tables() -> dict[str, Hyperparameters]:
     """All tables by name."""
     load_plugins()
     return {name: import_named(table) if isinstance(table, str) else table for name, table in _TABLES.items()}
+
+
+def about_hyperparameters() -> dict[str, str]:
+    """A line about each table."""
+    load_plugins()
+    return dict(_ABOUT)
 
 
 def find_hyperparameters(name: str, protocol: str | None = None) -> Hyperparameters:
@@ -159,8 +169,15 @@ LUNARLANDER_TUNED = dataclasses.replace(
 )
 
 register_hyperparameters(
-    "lunarlander", LUNARLANDER, lambda env: env.rsplit("/", 1)[-1].lower().startswith("lunarlander")
+    "lunarlander",
+    LUNARLANDER,
+    lambda env: env.rsplit("/", 1)[-1].lower().startswith("lunarlander"),
+    "the paper's, for LunarLander",
 )
-register_hyperparameters("lunarlander_tuned", LUNARLANDER_TUNED)
-register_hyperparameters("sb3_zoo", SB3_ZOO)
-register_hyperparameters("control", CONTROL)
+register_hyperparameters(
+    "lunarlander_tuned", LUNARLANDER_TUNED, about="the paper's with a learning rate that decays, and 32 quantiles"
+)
+register_hyperparameters("sb3_zoo", SB3_ZOO, about="published for QR-DQN on LunarLander; the paper's descend from it")
+register_hyperparameters(
+    "control", CONTROL, about="ours, for small control problems; the default of other environments"
+)

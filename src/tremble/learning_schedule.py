@@ -16,6 +16,7 @@ class LearningSchedule(Settings):
     """Batch size, and the steps at which updates are made. Steps are transitions, counted from 0."""
 
     batch_size: Annotated[int, SIZE] = eqx.field(static=True, default=32)
+    """Samples of an update."""
     start_steps: Annotated[int, NON_NEGATIVE] = eqx.field(static=True, default=50_000)
     """Transitions before learning starts."""
     update_interval: Annotated[int, COUNT] = eqx.field(static=True, default=1)

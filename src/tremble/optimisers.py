@@ -19,7 +19,9 @@ class Adam(Settings):
     """Adam as the published agents use it; presets set its epsilon to 0.01 / batch size."""
 
     learning_rate: Annotated[Scalar, NON_NEGATIVE] = 5e-5
+    """Step size."""
     adam_epsilon: Annotated[Scalar, POSITIVE] = 1e-8
+    """Added to the root of the mean square, below the gradient."""
     max_grad_norm: Annotated[float, POSITIVE] | None = eqx.field(static=True, default=None)
     """Clip the gradient's global norm to this; None does not."""
     decay_updates: Annotated[int, NON_NEGATIVE] = eqx.field(static=True, default=0)
@@ -39,9 +41,11 @@ class RMSProp(Settings):
     """RMSProp without momentum: gradient / (sqrt(mean square) + epsilon), as in PyTorch; or centred."""
 
     learning_rate: Annotated[Scalar, NON_NEGATIVE] = 1e-4
+    """Step size."""
     rms_decay: Annotated[Scalar, SHARE] = 0.99
     """Of the running means."""
     rms_epsilon: Annotated[Scalar, POSITIVE] = 1e-5
+    """Added to the root of the mean square, or inside it if centred."""
     centred: bool = eqx.field(static=True, default=False)
     """Divide by sqrt(mean square - squared mean + epsilon) instead, as the DQN of 2015 does."""
     max_grad_norm: Annotated[float, POSITIVE] | None = eqx.field(static=True, default=None)

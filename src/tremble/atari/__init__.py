@@ -43,8 +43,11 @@ def _register() -> None:
             order_enforce=False,
             disable_env_checker=True,
         )
-    register_hyperparameters("atari", "tremble.atari.hyperparameters:ATARI", _is_atari)
-    register_hyperparameters("atari_small", "tremble.atari.hyperparameters:ATARI_SMALL")
+    tables = "tremble.atari.hyperparameters"
+    register_hyperparameters("atari", f"{tables}:ATARI", _is_atari, "the paper's, with the values of the protocol")
+    register_hyperparameters(
+        "atari_small", f"{tables}:ATARI_SMALL", about="ours, for a processor without an accelerator"
+    )
     register_benchmark(Benchmark(NAMESPACE, "paper", {"training": False}, evaluation_rules, open_vector))
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
+from tremble import escape
 from tremble.cli.console import console
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class Doctor:
             highlight=False,
             soft_wrap=True,
         )
+        _show_extras()
         problems = complaints(found) if self.atari else []
         if self.atari and not problems:
             problems += self._cost(here) + self._play()
@@ -128,3 +130,22 @@ class Doctor:
         well = sum(not c.problem for c in checks)
         console.print(f"{well} of {len(checks)} games play as they should{speed}", highlight=False)
         return [f"{c.game}: {c.problem}" for c in checks if c.problem]
+
+
+def _show_extras() -> None:
+    """Each extra: what it enables, and what is missing for it."""
+    from tremble.extras import EXTRAS, pip_line
+
+    table = Table.grid(padding=(0, 3))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_column(overflow="fold")
+    absent = []
+    for name, extra in EXTRAS.items():
+        missing = extra.missing()
+        absent += [name] if missing else []
+        state = f"[yellow]missing: {', '.join(missing)}[/]" if missing else "[green]installed[/]"
+        table.add_row(f"  {name}", extra.enables, state)
+    console.print(table)
+    if absent:
+        console.print(f"for what is missing: {escape.console(pip_line(*absent))}", highlight=False, soft_wrap=True)

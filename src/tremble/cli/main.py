@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn, get_args
 
 import tyro
 from rich.console import Console
@@ -19,21 +22,20 @@ from tremble.cli.list import List, Protocols
 from tremble.cli.study import Demo, Illustrate, Study
 from tremble.cli.train import Resume, Train
 from tremble.cli.video import Video
+from tremble.settings import nearest
 
+USAGE = 2
+"""Exit code of a command line that is none."""
 Command = Train | Resume | Evaluate | Video | Curves | Study | Demo | Protocols | Doctor | Illustrate | List
 """Each class is the subcommand of its name in lower case."""
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point; expected failures are one message and a non-zero exit. ``arguments`` default to the process's."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    _check_command(arguments)
     sys.path.append(str(Path.cwd()))  # so that module:name may be a file in the current directory
-    command = tyro.cli(
-        Command,
-        prog="tremble",
-        args=arguments,
-        description="Distributional reinforcement learning with randomised risk criteria.",
-        registry=types,
-    )
+    command = _parse(arguments)
     try:
         with interruptible():
             command.run()
@@ -47,11 +49,38 @@ def main(arguments: list[str] | None = None) -> None:
     except Exception as error:
         if not isinstance(error, _expected_errors()):
             raise
-        message = "\n".join(escape.plain(line) for line in str(error).splitlines())
-        Console(stderr=True).print("[bold red]error:[/]", Text(message), highlight=False, soft_wrap=True)
-        sys.exit(1)
+        _fail(str(error), 1)
     finally:
         sys.stdout.flush()
+
+
+def _parse(arguments: Sequence[str]) -> Command:
+    """The record of the command; ends with the help, or with what is wrong."""
+    return tyro.cli(
+        Command,
+        prog="tremble",
+        args=arguments,
+        description="Distributional reinforcement learning with randomised risk criteria.",
+        registry=types,
+    )
+
+
+def _check_command(arguments: Sequence[str]) -> None:
+    """End with a hint where the first argument is no command; without arguments, with the help."""
+    names = [command.__name__.lower() for command in get_args(Command)]
+    if not arguments:
+        with suppress(SystemExit):
+            _parse(["--help"])
+        sys.exit(USAGE)
+    if not arguments[0].startswith("-") and arguments[0] not in names:
+        _fail(f"there is no command {arguments[0]!r}; {nearest(arguments[0], names)}", USAGE)
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    """Print one message to standard error and end."""
+    text = Text("\n".join(escape.plain(line) for line in message.splitlines()))
+    Console(stderr=True).print("[bold red]error:[/]", text, highlight=False, soft_wrap=True)
+    sys.exit(code)
 
 
 def _expected_errors() -> tuple[type[Exception], ...]:

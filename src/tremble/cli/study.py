@@ -22,13 +22,13 @@ class Study:
     """Reproduce a figure or table of the paper: train what is missing, then write data, figures and a report."""
 
     name: Positional[str]
-    """Which one; `tremble list` shows them."""
+    """Which one; `tremble list studies` shows them. One of your own: module:STUDY."""
     seeds: int | None = None
     """Seeds 0 to N-1 (default: the paper's number, or what the study's page says)."""
     quick: bool = False
-    """A small version that shows the whole path in a minute or two; not a result."""
+    """A small version that shows the whole path in a minute or two: not a result, and without verdicts."""
     out: Path | None = None
-    """Where report, figures and data go (default: runs/NAME)."""
+    """Where report, figures and data go (default: runs/NAME, or runs/NAME-quick)."""
     store: Path = Path("runs/store")
     """Where trained runs are kept; studies share them, and an interrupted study goes on from there."""
     steps: int | None = None
@@ -47,12 +47,10 @@ class Study:
 
     def run(self) -> None:
         """Execute the command."""
-        from tremble.settings import SettingsError, nearest
-        from tremble.studies import STUDIES
+        from tremble.studies import find_study
 
-        if self.name not in STUDIES:
-            raise SettingsError(f"there is no study {self.name!r}; {nearest(self.name, STUDIES)}")
-        _run_study(STUDIES[self.name], self, Path(f"runs/{self.name}"))
+        study = find_study(self.name)
+        _run_study(study, self, Path("runs") / (f"{study.name}-quick" if self.quick else study.name))
 
 
 @dataclass

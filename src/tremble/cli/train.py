@@ -161,7 +161,8 @@ def _show_run(go: Callable[[dict[str, Any]], Any], title: str, steps: int, out: 
             numbers = (d.mean(), d.std(), d.quantile(0.05), d.quantile(0.95))
             table.add_row(str(action), *[f"{float(x):.3f}" for x in numbers])
         console.print(table)
-        console.print(f"optimal actions: {run.optimal_count:,} of {run.spec.steps:,}")
+        if "optimal_share" in run.rows[-1]:
+            console.print(f"optimal actions: {run.optimal_count:,} of {run.spec.steps:,}")
     if run.evaluation_rows:
         steps, episodes = run.spec.evaluate_steps, run.spec.evaluate_episodes
         title = f"Evaluations, {f'{steps:,} steps' if steps else f'{episodes} episodes'} each"

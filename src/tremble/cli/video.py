@@ -16,7 +16,7 @@ from tremble.cli.console import Assignments, console
 class Video:
     """Write a video of an episode: the rendered environment and the return distributions predicted for all actions.
 
-    Needs pip install 'tremble[video]'.
+    Needs pip install 'tremble[video]', and no display.
 
     Examples:
       tremble video runs/pqr-CartPole-v1-s0 --out cartpole.mp4
@@ -52,16 +52,17 @@ class Video:
 
         from tremble.settings import SettingsError, parse_assignments
         from tremble.training.consent import code_of_environment, require_consent
-        from tremble.training.evaluation_env import evaluation_maker
         from tremble.training.trained import load
-        from tremble.viewer.video import play, write_video
+        from tremble.viewer.video import check_format, open_for_pictures, play, write_video
 
+        out = self.out or self.run_directory / f"episode-{self.seed}.mp4"
+        check_format(out)
         agent = load(self.run_directory, weights=self.weights, trust_code=self.trust_code)
         assert agent.spec is not None
         require_consent(self.run_directory, code_of_environment(agent.spec), self.trust_code)
         if self.actions and len(self.actions) != agent.n_actions:
             raise SettingsError(f"--actions has {len(self.actions)} names, and the agent has {agent.n_actions} actions")
-        env = evaluation_maker(agent.spec, agent.spec.env, options={"render_mode": "rgb_array"})()
+        env = open_for_pictures(agent.spec)
         scenes = play(
             agent,
             env,
@@ -70,7 +71,6 @@ class Video:
             policy=agent.policy_by(self.criterion, self.epsilon, **parse_assignments(self.set)),
         )
         env.close()
-        out = self.out or self.run_directory / f"episode-{self.seed}.mp4"
         with Progress(console=console, transient=True) as progress:
             bar = progress.add_task("drawing", total=len(scenes))
             write_video(

@@ -49,10 +49,16 @@ def installed_criteria() -> dict[str, EntryPoint]:
 
 def criterion_names() -> dict[str, str]:
     """Every name, with what it stands for in one line."""
-    own = {name: getattr(build, "func", build).__doc__ or "" for name, build in CRITERIA.items()}
-    return {name: text.splitlines()[0] for name, text in own.items()} | {
-        name: f"of an installed package: {point.value}" for name, point in installed_criteria().items()
-    }
+    own = {name: _line_about(build) for name, build in CRITERIA.items()}
+    return own | {name: f"of an installed package: {point.value}" for name, point in installed_criteria().items()}
+
+
+def _line_about(build: Callable[..., Criterion]) -> str:
+    """The first line of its docstring, and the settings by which a name differs from another of the same class."""
+    if isinstance(build, partial):
+        settings = ", ".join(f"{name}={value}" for name, value in build.keywords.items())
+        return f"{_line_about(build.func)} ({settings})"
+    return (build.__doc__ or "").partition("\n")[0]
 
 
 def find_criterion(name: str) -> Callable[..., Criterion]:

@@ -56,7 +56,9 @@ class JaxGymEnv(gymnasium.Env[np.ndarray, np.int64]):
 
     def __init__(self, env: JaxEnv, run_seed: int | None = None, render_mode: str | None = None):
         """Wrap ``env``, which can be rendered if it has a function ``image`` from observations to pictures."""
-        if render_mode is not None and not (render_mode == "rgb_array" and hasattr(env, "image")):
+        if not hasattr(env, "image"):
+            self.metadata = self.metadata | {"render_modes": []}
+        if render_mode is not None and render_mode not in self.metadata["render_modes"]:
             raise SettingsError(f"{type(env).__name__} cannot be rendered as {render_mode!r}")
         self.render_mode = render_mode
         self.env, self._fixed = env, run_seed is not None
@@ -88,7 +90,7 @@ class JaxGymEnv(gymnasium.Env[np.ndarray, np.int64]):
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """One step."""
-        optimal = bool(_is_optimal(self._world, self._state, np.int32(action)))
+        optimal = _is_optimal(self._world, self._state, np.int32(action))  # None where the environment cannot tell
         first = self._t // BLOCK * BLOCK
         if self._block is None or self._block[:2] != (self._run_seed, first):
             self._block = (self._run_seed, first, _draw(self._world, self._run_seed, first))
@@ -97,8 +99,9 @@ class JaxGymEnv(gymnasium.Env[np.ndarray, np.int64]):
         )
         self._t += 1
         if self._logs:
-            self._log.append((int(action), float(reward), bool(terminated) + 2 * bool(truncated), optimal))
-        return self._obs(), float(reward), bool(terminated), bool(truncated), {"is_optimal": optimal}
+            self._log.append((int(action), float(reward), bool(terminated) + 2 * bool(truncated), bool(optimal)))
+        info = {} if optimal is None else {"is_optimal": bool(optimal)}
+        return self._obs(), float(reward), bool(terminated), bool(truncated), info
 
     def render(self) -> Any:
         """The picture of the current state; None without a render mode."""

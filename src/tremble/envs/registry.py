@@ -17,7 +17,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
-from tremble.settings import SettingsError, import_named, nearest, override
+from tremble.settings import SettingsError, import_named, nearest, override, reference
 
 if TYPE_CHECKING:
     from tremble.core import JaxEnv
@@ -43,15 +43,18 @@ class Benchmark:
 
 
 _JAX_ENVS: dict[str, tuple[str | Callable[..., JaxEnv], dict[str, Any]]] = {}
+_ABOUT: dict[str, str] = {}
 _BENCHMARKS: list[Benchmark] = []
 
 
-def register_jax_env(name: str, make: str | Callable[..., JaxEnv], **settings: Any) -> None:
+def register_jax_env(name: str, make: str | Callable[..., JaxEnv], about: str = "", **settings: Any) -> None:
     """Register an environment written in JAX: its class, a function that makes it, or ``module:name`` of either.
 
-    ``settings`` are keyword arguments of ``make``; options of the environment are the fields of what it makes.
+    ``about`` is a line for `tremble list`. ``settings`` are keyword arguments of ``make``; options of the environment
+    are the fields of what it makes.
     """
     _JAX_ENVS[name] = (make, settings)
+    _ABOUT[name] = about or f"of {make if isinstance(make, str) else reference(make)}"
 
 
 def register_gymnasium_env(name: str, entry_point: str, **settings: Any) -> None:
@@ -91,6 +94,12 @@ def jax_env_names() -> list[str]:
     """Names of the environments that train inside XLA."""
     load_plugins()
     return list(_JAX_ENVS)
+
+
+def about_jax_envs() -> dict[str, str]:
+    """A line about each of them."""
+    load_plugins()
+    return {name: _ABOUT[name] for name in _JAX_ENVS}
 
 
 def is_jax_env(name: str) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -151,10 +152,15 @@ def load_run(directory: Path | str, protocol: str | None = None) -> pd.DataFrame
     if protocol is None:
         if not env.startswith("atari/"):
             raise SettingsError(f"under which protocol was {env} played? Give protocol=, for example 'paper'")
-        protocol = str(run.spec.get("env_options", {}).get("protocol", "paper"))
+        protocol = protocol_of(run.spec)
     agent, seed, game = run.spec["agent"], run.spec["seed"], game_name(env)
     rows = []
     for iteration, entry in enumerate(run.evaluations):
         frame = int(entry.get("frames", entry["step"] * FRAMES_PER_STEP))
         rows.append(("tremble", protocol, "evaluation", agent, game, seed, iteration, frame, entry["mean"]))
     return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def protocol_of(spec: Mapping[str, Any]) -> str:
+    """The protocol of a run on Atari: the paper's where none was given."""
+    return str(spec["env_options"].get("protocol", "paper"))

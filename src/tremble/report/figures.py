@@ -73,5 +73,13 @@ def save(figure: Any, path: Path) -> None:
 
 
 def thousands(axis: Any) -> None:
-    """Tick labels like 5k, 10k."""
-    axis.set_major_formatter(lambda value, _: f"{value / 1000:g}k" if value else "0")
+    """Tick labels like 500, 5k, 10k, 2M."""
+    axis.set_major_formatter(lambda value, _: short_number(value))
+
+
+def short_number(value: float) -> str:
+    """``5k`` for 5,000 and ``2M`` for two million."""
+    for unit, letter in ((1e6, "M"), (1e3, "k")):
+        if abs(value) >= unit:
+            return f"{value / unit:g}{letter}"
+    return f"{value:g}"

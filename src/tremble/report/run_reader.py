@@ -31,6 +31,19 @@ class SpecFields(msgspec.Struct):
     evaluate_steps: int
 
 
+class SettingsBehind(msgspec.Struct):
+    """The parts of the settings behind the names that reports read; other fields are left as they are."""
+
+    agent_settings: dict[str, Any] = {}
+    env_settings: dict[str, Any] = {}
+
+
+class Described(msgspec.Struct):
+    """Where those are in the file."""
+
+    settings: SettingsBehind
+
+
 @dataclass(frozen=True)
 class RunLogs:
     """Settings and logs, each log a list of rows and empty where the run wrote none."""
@@ -38,6 +51,8 @@ class RunLogs:
     directory: Path
     spec: dict[str, Any]
     """The fields of `RunSpec`."""
+    settings: dict[str, Any]
+    """Every setting behind the names, as `RunSpec.describe` has it; empty where a run did not write it."""
     metrics: Rows
     episodes: Rows
     """One row for each training episode."""
@@ -56,5 +71,7 @@ def read_run(directory: Path | str) -> RunLogs:
     if not isinstance(spec, dict):
         raise CheckpointError(f"{escape.plain(config)} does not describe a run")
     check_row(spec, SpecFields, f"{escape.plain(config)}: spec")
+    settings = described.get("settings", {})
+    check_row({"settings": settings}, Described, escape.plain(config))
     metrics, episodes, evaluations, timing = (read_rows(directory / f"{log}.jsonl", log) for log in ROWS)
-    return RunLogs(directory, spec, metrics, episodes, evaluations, timing)
+    return RunLogs(directory, spec, settings, metrics, episodes, evaluations, timing)

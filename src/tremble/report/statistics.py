@@ -12,13 +12,15 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from jaxtyping import Float
 from scipy import stats
 
-Verdict = Literal["reproduced", "not reproduced", "inconclusive"]
+Verdict = Literal["reproduced", "not reproduced", "inconclusive", "no verdict"]
 SUPPORT: Mapping[Verdict, str] = {
     "reproduced": "supported",
     "not reproduced": "contradicted",
     "inconclusive": "inconclusive",
+    "no verdict": "no verdict",
 }
 """Words for a claim that was made under other conditions (other games, another length): nothing is reproduced then."""
 
@@ -51,9 +53,16 @@ class Interval:
 
     def text(self, digits: int = 0) -> str:
         """For a table: estimate [low, high]."""
+        if self.n == 0:
+            return "none yet"
+        if not np.isfinite(self.estimate):
+            return "not finite"
         if not np.isfinite(self.low):
             return f"{self.estimate:,.{digits}f} (one seed)"
         return f"{self.estimate:,.{digits}f} [{self.low:,.{digits}f}, {self.high:,.{digits}f}]"
+
+
+Direction = Literal["above", "below", "undecided", "no verdict"]
 
 
 NOT_NEGATIVE = (0.0, np.inf)
@@ -63,11 +72,23 @@ NOT_NEGATIVE = (0.0, np.inf)
 def mean_interval(values: Any, level: float = 0.95, between: tuple[float, float] = (-np.inf, np.inf)) -> Interval:
     """Mean with Student's t interval, clipped to the possible values ``between`` (a count: 0 to the steps)."""
     values = np.asarray(values, float)
-    n, mean = len(values), float(np.mean(values))
+    if len(values) == 0:
+        return Interval(np.nan, -np.inf, np.inf, 0)
+    (mean,), (low,), (high,) = mean_band(values[:, None], level)
+    if len(values) < 2:
+        return Interval(float(mean), -np.inf, np.inf, len(values))
+    return Interval(float(mean), max(float(low), between[0]), min(float(high), between[1]), len(values))
+
+
+def mean_band(
+    values: Float[np.ndarray, "n points"], level: float = 0.95
+) -> tuple[Float[np.ndarray, "points"], Float[np.ndarray, "points"], Float[np.ndarray, "points"]]:
+    """Mean of n values at each point, and the ends of Student's t interval, which is infinite where n is 1."""
+    n, mean = len(values), values.mean(0)
     if n < 2:
-        return Interval(mean, -np.inf, np.inf, n)
-    half = float(stats.t.ppf(0.5 + level / 2, n - 1) * np.std(values, ddof=1) / np.sqrt(n))
-    return Interval(mean, max(mean - half, between[0]), min(mean + half, between[1]), n)
+        return mean, np.full_like(mean, -np.inf), np.full_like(mean, np.inf)
+    half = stats.t.ppf(0.5 + level / 2, n - 1) * values.std(0, ddof=1) / np.sqrt(n)
+    return mean, mean - half, mean + half
 
 
 def difference_interval(first: Mapping[Any, float], second: Mapping[Any, float]) -> Interval:
@@ -75,18 +96,29 @@ def difference_interval(first: Mapping[Any, float], second: Mapping[Any, float])
     return mean_interval([first[key] - second[key] for key in first if key in second])
 
 
-def verdict(measured: Interval, published: float | None = None) -> Verdict:
+def verdict(measured: Interval, published: float | None = None, *, quick: bool) -> Verdict:
     """Whether a published difference is found again; None stands for a claim without a number, that it is positive.
+
+    A ``quick`` version of a study is too short to judge by: *no verdict*, whatever was measured.
 
     *Reproduced*: the same sign, and the interval of the difference excludes 0. *Inconclusive*: the interval contains 0
     and cannot rule out the claim, because its half-width exceeds the published difference or no size was published.
     *Not reproduced*: the rest.
     """
+    if quick:
+        return "no verdict"
     if measured.sign:
         same_sign = measured.sign * (1.0 if published is None else published) > 0
         return "reproduced" if same_sign else "not reproduced"
     undecided = published is None or measured.half_width > abs(published)
     return "inconclusive" if undecided else "not reproduced"
+
+
+def direction(measured: Interval, *, quick: bool) -> Direction:
+    """Whether the interval of a difference or a slope lies above 0 or below; *no verdict* where `verdict` has none."""
+    if quick:
+        return "no verdict"
+    return "above" if measured.sign > 0 else "below" if measured.sign < 0 else "undecided"
 
 
 def density(samples: Any, at: Any, minimum_width: float = 1e-2) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,11 @@ def markdown(header: Sequence[str], rows: Iterable[Iterable[Any]], numeric_from:
     align = ["---" if i < numeric_from else "---:" for i in range(len(header))]
     lines: list[Iterable[Any]] = [header, align, *rows]
     return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines) + "\n"
+
+
+def number(value: float, digits: int = 0) -> str:
+    """For a cell: words where the value is not finite, as the predictions of an agent that has diverged."""
+    return f"{value:,.{digits}f}" if math.isfinite(value) else "not finite"
 
 
 def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

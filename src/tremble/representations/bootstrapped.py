@@ -45,7 +45,9 @@ class Bootstrapped(Representation):
     """
 
     n_heads: Annotated[int, SIZE] = eqx.field(static=True, default=10)
+    """K: trained heads, each an estimate of the value."""
     kappa: Annotated[float, NON_NEGATIVE] = eqx.field(static=True, default=1.0)
+    """Threshold of the Huber loss: quadratic below, linear above."""
     prior_scale: Annotated[Scalar, NON_NEGATIVE] = 3.0
     """How much of the random prior is in every estimate; 0 leaves the heads' own start as the only disagreement."""
     mask_share: Annotated[float, POSITIVE_SHARE] = eqx.field(static=True, default=1.0)

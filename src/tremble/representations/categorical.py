@@ -23,8 +23,11 @@ class Categorical(OutputRepresentation):
     """
 
     v_min: float = eqx.field(static=True, default=-10.0)
+    """The lowest atom; returns below it are counted there."""
     v_max: float = eqx.field(static=True, default=10.0)
+    """The highest atom; returns above it are counted there."""
     n_atoms: Annotated[int, Range(2)] = eqx.field(static=True, default=51)
+    """Atoms, from the lowest to the highest at equal distances."""
 
     def __check_init__(self) -> None:
         """Validate fields."""

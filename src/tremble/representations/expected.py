@@ -17,6 +17,7 @@ class Expected(OutputRepresentation):
     """A single atom, trained by the Huber loss of the temporal difference (its gradient is clipped to +-kappa)."""
 
     kappa: Annotated[float, NON_NEGATIVE] = eqx.field(static=True, default=1.0)
+    """Threshold of the Huber loss: quadratic below, linear above."""
 
     @property
     def n_outputs(self) -> int:

@@ -39,9 +39,13 @@ class FullyParameterised(Representation):
     """
 
     n_fractions: Annotated[int, SIZE] = eqx.field(static=True, default=32)
+    """N: levels, one atom each."""
     kappa: Annotated[float, NON_NEGATIVE] = eqx.field(static=True, default=1.0)
+    """Threshold of the Huber loss: quadratic below, linear above."""
     n_cosines: Annotated[int, SIZE] = eqx.field(static=True, default=64)
+    """Cosines that a level is embedded by."""
     n_hidden: Annotated[int, NON_NEGATIVE] = eqx.field(static=True, default=0)
+    """Width of the layer behind the product; 0 means as wide as the features."""
     fraction_learning_rate: Annotated[Scalar, NON_NEGATIVE] = 2.5e-9
     """Of RMSProp for the fractions; tiny, as published, because moving fractions changes the loss."""
 

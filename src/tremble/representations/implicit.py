@@ -53,7 +53,9 @@ class Implicit(Representation):
     n_choose: Annotated[int, SIZE] = eqx.field(static=True, default=32)
     """Levels when an action is chosen."""
     kappa: Annotated[float, NON_NEGATIVE] = eqx.field(static=True, default=1.0)
+    """Threshold of the Huber loss: quadratic below, linear above."""
     n_cosines: Annotated[int, SIZE] = eqx.field(static=True, default=64)
+    """Cosines that a level is embedded by."""
     n_hidden: Annotated[int, NON_NEGATIVE] = eqx.field(static=True, default=0)
     """Width of the layer behind the product; 0 means as wide as the features."""
     choose_levels: Literal["random", "midpoints"] = eqx.field(static=True, default="random")

@@ -104,12 +104,15 @@ class NonDecreasing(Representation):
 
     random_levels = True
     n_intervals: Annotated[int, Range(2)] = eqx.field(static=True, default=32)
+    """N: intervals between levels, on each of which the quantile function is linear."""
     n_online: Annotated[int, SIZE] = eqx.field(static=True, default=64)
     """Levels of the prediction that is trained."""
     n_target: Annotated[int, SIZE] = eqx.field(static=True, default=64)
     """Levels of the target."""
     kappa: Annotated[float, NON_NEGATIVE] = eqx.field(static=True, default=1.0)
+    """Threshold of the Huber loss: quadratic below, linear above."""
     n_cosines: Annotated[int, SIZE] = eqx.field(static=True, default=64)
+    """Cosines that a level is embedded by."""
     n_hidden: Annotated[int, NON_NEGATIVE] = eqx.field(static=True, default=0)
     """Width of the hidden layer behind the product; 0 means as wide as the features."""
     bonus: Literal["w1", "w2", "none"] = eqx.field(static=True, default="w1")

@@ -74,12 +74,15 @@ class QuantileOptions(Representation):
     """
 
     quantiles: Quantile = Quantile()
+    """What the returns are predicted by."""
     n_options: Annotated[int, SIZE] = eqx.field(static=True, default=10)
+    """Options, each of which acts by a part of the quantiles."""
     option_beta: Annotated[Scalar, SHARE] = 0.01
     """Probability that an option ends at a step."""
     option_epsilon_start: Annotated[Scalar, SHARE] = 1.0
     """Probability that the next option is a random one, at first."""
     option_epsilon_end: Annotated[Scalar, SHARE] = 0.0
+    """Probability of a random option in the end."""
     option_epsilon_decay_steps: Annotated[Scalar, NON_NEGATIVE] = 4e7
     """Transitions over which it falls in a straight line; published as the whole run."""
 

@@ -21,6 +21,7 @@ class Particles(OutputRepresentation):
     """
 
     n_particles: Annotated[int, SIZE] = eqx.field(static=True, default=200)
+    """Atoms of an action."""
 
     @property
     def n_outputs(self) -> int:

@@ -19,6 +19,7 @@ class Quantile(OutputRepresentation):
     """N atoms of mass 1/N at the levels tau_hat_i = (i - 1/2)/N, trained by the quantile Huber loss."""
 
     n_quantiles: Annotated[int, SIZE] = eqx.field(static=True, default=200)
+    """N: atoms of an action."""
     kappa: Annotated[float, NON_NEGATIVE] = eqx.field(static=True, default=1.0)
     """Where the loss turns from quadratic to linear; 0 is plain quantile regression."""
     monotone: bool = eqx.field(static=True, default=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tremble.settings import SettingsError, import_named, nearest
 from tremble.studies.atari import audit, curves, pong_schedules, quota
 from tremble.studies.atari import study as atari
 from tremble.studies.control import search as control_search
@@ -20,4 +21,17 @@ _ATARI = (audit, atari, curves, pong_schedules, quota)
 STUDIES: dict[str, Study] = {module.STUDY.name: module.STUDY for module in (*_NCHAIN, *_OTHERS, *_ATARI)}
 """Studies by name."""
 
-__all__ = ["STUDIES", "Study"]
+
+def find_study(name: str) -> Study:
+    """The study of this name, or one of your own as ``module:NAME``."""
+    if ":" in name:
+        found = import_named(name)
+        if not isinstance(found, Study):
+            raise SettingsError(f"{name} is no study: it must be a tremble.studies.kit.Study")
+        return found
+    if name not in STUDIES:
+        raise SettingsError(f"there is no study {name!r}; {nearest(name, STUDIES)}")
+    return STUDIES[name]
+
+
+__all__ = ["STUDIES", "Study", "find_study"]

@@ -18,11 +18,17 @@ from tremble import escape
 from tremble.records import CheckpointError
 from tremble.settings import SettingsError, nearest
 from tremble.studies.pool import Task, run_tasks
+from tremble.studies.stored_run import load_stored
 from tremble.training import checkpoint
 from tremble.training.spec import RunSpec
 
 NUMERICS = 7
 """Raise when a change of the code changes the numbers of a run, so that stored runs are made again."""
+QUICK = """> **This is not a result.** It is the quick version of the study, {seeds} seeds and {steps:,} steps: it shows the way from runs to
+> report, is too small to judge by, and gives no verdicts. The study itself is the same command without `--quick`.
+
+"""
+"""On top of every report of a quick version."""
 SECONDS = "seconds.csv"
 """File of a store with the processor time of each run in seconds, including compilation."""
 
@@ -57,6 +63,7 @@ class Options:
     seeds: int
     steps: int
     quick: bool = False
+    """The quick version: not a result. `statistics.verdict` and `direction` want to know."""
     budget_minutes: float | None = None
     jobs: int | None = None
     report_only: bool = False
@@ -86,8 +93,8 @@ class Study:
     """Seeds are ``first_seed``, ``first_seed + 1``, ...; a search uses other seeds than the study it is for."""
     steps: int = 20_000
     quick_steps: int = 3_000
-    load: Callable[[Path, int, RunSpec], Any] = lambda path, seed, spec: checkpoint.read(path)
-    """The result of a stored run (file, seed, settings), as `analyse` wants it."""
+    load: Callable[[Path, int, RunSpec], Any] = load_stored
+    """The result of a stored run (file, seed, settings), as `analyse` wants it; by default a `StoredRun`."""
     reuse_results: Callable[[Path], Mapping[tuple[str, int], Any]] | None = None
     """Reads results from the raw data of a report, by cell and seed. Each has a ``run``, the name of its directory in
     the store, which is a digest of its settings; results of runs with other settings are not used."""
@@ -97,6 +104,8 @@ class Study:
     """What a user may choose, with defaults: tuples of words, or numbers."""
     cost_estimate: Callable[[Sequence[RunSpec], Sequence[RunSpec], Options], RenderableType] | None = None
     """The estimated cost of the missing runs, given the finished ones; shown before training."""
+    has_quick_version: bool = True
+    """Whether the quick version computes less; if not, it is the whole study."""
     partial: bool = False
     """Whether a report can be made before every cell has a run."""
 
@@ -248,6 +257,7 @@ def _words(value: Any) -> list[str]:
 
 def run_study(study: Study, options: Options, console: Console) -> Path:
     """Train, analyse, and write the report; returns its path."""
+    options = dataclasses.replace(options, quick=options.quick and study.has_quick_version)
     options.out.mkdir(parents=True, exist_ok=True)
     if study.search is not None:
         seeds = study.search.quick_seeds if options.quick else study.search.seeds
@@ -260,5 +270,6 @@ def run_study(study: Study, options: Options, console: Console) -> Path:
             "give the study more time (--budget-minutes) or run it without --report-only"
         )
     report = options.out / "report.md"
-    checkpoint.write_text(report, study.analyse(results, options))
+    top = QUICK.format(seeds=options.seeds, steps=options.steps) if options.quick else ""
+    checkpoint.write_text(report, top + study.analyse(results, options))
     return report

@@ -42,8 +42,9 @@ MAX_MEMORY_MAPPINGS = 30_000
 
 def train_inside(spec: RunSpec, agent: Agent, out: Path, show: Callable[[int], None]) -> None:
     """Train inside XLA; stores step log, snapshots and metrics, not parameters. There are no checkpoints."""
-    record = Record()
-    for moment in iterate(agent, make_jax_env(spec.env, spec.env_options), spec.seed, spec.steps, spec.record_every):
+    env = make_jax_env(spec.env, spec.env_options)
+    record = Record(env)
+    for moment in iterate(agent, env, spec.seed, spec.steps, spec.record_every):
         record.add(moment)
         show(moment.t)
     meta = {"spec": dataclasses.asdict(spec), "settings": spec.describe(), "rows": record.rows}

@@ -97,7 +97,7 @@ def _train_stacked(specs: list[RunSpec], built: list[tuple[Agent, JaxEnv]], chun
     """Runs whose agents and environments have one structure, as one program."""
     steps, record_every = specs[0].steps, specs[0].record_every
     agents, envs = jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(x, jnp.float32) for x in leaves]), *built)
-    records = [Record() for _ in specs]
+    records = [Record(world) for _, world in built]
     state = None
     for result in iterate(agents, envs, [s.seed for s in specs], steps, record_every, (chunk,)):
         state = result.state

@@ -47,7 +47,7 @@ class StepLog(eqx.Module):
     done: Int[Array, "*steps"]
     """0 within an episode, 1 terminated, 2 truncated."""
     optimal: Bool[Array, "*steps"]
-    """Whether the environment counts the action as optimal."""
+    """Whether the environment counts the action as optimal; false where it cannot tell (`core.knows_optimal`)."""
     greedy: Bool[Array, "*steps"]
     """Whether the criterion agreed with the mean about the best action."""
 
@@ -153,12 +153,13 @@ def run_chunk(
 
         done = terminated | truncated
         env_state = jax.tree.map(lambda new, old: jnp.where(done, new, old), env.reset(reset_key), next_env_state)
+        optimal = env.is_optimal(state.env_state, action)
         log = StepLog(
             jnp.asarray(-1, jnp.int32) if env.observation_table is None else env.index(state.env_state),
             action.astype(jnp.int8),
             reward.astype(jnp.float32),
             (terminated + 2 * truncated).astype(jnp.int8),
-            env.is_optimal(state.env_state, action),
+            jnp.asarray(False) if optimal is None else optimal,
             act_info.greedy,
         )
         actor = eqx.tree_at(lambda a: a.episode_start, actor, done)

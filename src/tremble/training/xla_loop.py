@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from tremble.agent import Agent
-from tremble.core import Clock, JaxEnv, RandomStream, stream_key
+from tremble.core import Clock, JaxEnv, RandomStream, knows_optimal, stream_key
 from tremble.envs.encoding import Actions, Encoder
 from tremble.replay import Replay, draw_sample, readable
 from tremble.training import xla_chunk as compiled
@@ -130,8 +130,9 @@ class XlaFacts:
 class Record:
     """What happened in one run so far: log of steps, episodes, rows of the metrics, snapshots."""
 
-    def __init__(self) -> None:
-        """Before the first step."""
+    def __init__(self, env: JaxEnv) -> None:
+        """Before the first step in such an environment."""
+        self._knows_optimal = knows_optimal(env)
         self.rows: list[dict[str, Any]] = []
         self.episodes = EpisodeCounter(1)
         self._t = self._recorded = 0
@@ -164,7 +165,8 @@ class Record:
         row: dict[str, Any] = {"step": self._t}
         row |= {name: float(value) for name, value in diagnosis.numbers.items()}
         row["reward_per_episode"] = float(recent["reward"].sum() / max(np.count_nonzero(recent["done"]), 1))
-        row["optimal_share"] = float(recent["optimal"].mean())
+        if self._knows_optimal:
+            row["optimal_share"] = float(recent["optimal"].mean())
         row |= self.episodes.row(final)
         row["behaviour_changed"] = float(1.0 - recent["greedy"].mean())
         self.rows.append(row)
@@ -214,7 +216,7 @@ class XlaLoop(Loop):
         self.encoder, self.actions = encoder_of(env), Actions.numbered(env.n_actions)
         self.t = 0
         self.train_state: TrainState | None = None
-        self._run, self._record = CompiledRun(agent, env, seed, steps), Record()
+        self._run, self._record = CompiledRun(agent, env, seed, steps), Record(env)
         # Traced now, so that a network that does not fit is reported before anything is written.
         self._empty: TrainState = jax.eval_shape(lambda: compiled.init(agent, env, jnp.asarray(0), self._run.capacity))
         """The state with shapes in place of arrays."""

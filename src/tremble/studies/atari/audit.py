@@ -185,4 +185,5 @@ STUDY = Study(
     "the paper's Atari summaries, counts and marks recomputed from its raw scores; trains nothing",
     lambda options: [],
     analyse,
+    has_quick_version=False,
 )

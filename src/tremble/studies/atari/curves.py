@@ -90,7 +90,7 @@ def claims(runs: AtariRuns) -> str:
             continue
         for measure, title in (("best", "best"), ("area", "mean height")):
             leads = [lead(runs.scores_of(game, "pqr"), runs.scores_of(game, rival), measure) for game in games]
-            rows.append([f"PQR − {name_of(rival)}", title, *map(shown, leads)])
+            rows.append([f"PQR − {name_of(rival)}", title, *(shown(found, quick=runs.plan.quick) for found in leads)])
     return tables.markdown(["difference", "of", *games], rows, 2)
 
 

@@ -196,9 +196,11 @@ def lead(first: pd.DataFrame, second: pd.DataFrame, measure: str) -> Interval | 
     return difference_interval(ours, theirs) if set(ours) & set(theirs) else None
 
 
-def shown(interval: Interval | None) -> str:
+def shown(interval: Interval | None, *, quick: bool) -> str:
     """A difference with its verdict."""
-    return "–" if interval is None else f"{interval.text(digits_of(interval))}: {SUPPORT[verdict(interval)]}"
+    return (
+        "–" if interval is None else f"{interval.text(digits_of(interval))}: {SUPPORT[verdict(interval, quick=quick)]}"
+    )
 
 
 def conditions(runs: AtariRuns, published_frames: int = PUBLISHED_FRAMES) -> str:
@@ -220,9 +222,7 @@ def conditions(runs: AtariRuns, published_frames: int = PUBLISHED_FRAMES) -> str
             f"**Replay holds {plan.memory_size:,} transitions, not the protocol's {rules.replay_capacity:,}.**"
         )
     if plan.quick:
-        lines.append(
-            "**Quick version: one game, 16 quantiles, a small memory, games truncated after 500 steps. It tests the pipeline and is not a result.**"
-        )
+        lines.append("Quick version: one game, 16 quantiles, a small memory, games truncated after 500 steps.")
     if absent := [label for label, found in runs.results.items() if not found]:
         lines.append(f"**{len(absent)} of {len(runs.results)} cells have no run yet**; repeat the command to continue.")
     return "\n\n".join(lines)

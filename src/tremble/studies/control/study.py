@@ -52,7 +52,8 @@ def analyse(results: Results, options: Options) -> str:
             scores = [getattr(f, which).mean for f in flights]
             reached = sum(score >= task.solved for score in scores)
             by_seed = ", ".join(f"{s:.1f}" for s in scores)
-            solved = [f"{task.solved:g}", f"{reached} of {len(scores)}", "yes" if reached >= NEEDED else "no"]
+            enough = "no verdict" if options.quick else "yes" if reached >= NEEDED else "no"
+            solved = [f"{task.solved:g}", f"{reached} of {len(scores)}", enough]
             length = f"{task.steps:,}"
             results_of = [WEIGHTS[which], by_seed, mean_interval(scores).text()]
             rows.append([task.env, f"`{task.hyperparameters}`", length, *results_of, *solved])

@@ -206,7 +206,7 @@ def analyse(results: Results, options: Options) -> str:
                 mean_interval([f.best.mean for f in flights]).text(),
                 f"{wild} of {len(flights)}" if wild else "",
                 f"{np.mean([f.final.returns.std() for f in flights]):.0f}",
-                f"{np.median([f.w1 for f in flights]):,.0f}",
+                tables.number(float(np.median([f.w1 for f in flights]))),
                 f"{np.mean([f.coverage for f in flights]):.2f}",
             ]
         )
@@ -215,7 +215,7 @@ def analyse(results: Results, options: Options) -> str:
         if first in results and second in results:
             ours, theirs = ({f.seed: f.final.mean for f in results[k]} for k in (first, second))
             interval = difference_interval(ours, theirs)
-            claims.append([f"{first} − {second}", "> 0", interval.text(), verdict(interval)])
+            claims.append([f"{first} − {second}", "> 0", interval.text(), verdict(interval, quick=options.quick)])
     return f"""# LunarLander
 
 {ENV} (v2, which the paper used, is gone from Gymnasium; v3 has the same dynamics and rewards without wind, and fixes the seeding);

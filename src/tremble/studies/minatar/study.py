@@ -158,7 +158,7 @@ def analyse(results: Results, options: Options) -> str:
 
 {options.steps:,} steps a run, {seed_count(results)} seeds a cell from seed 0, {rate}; sticky actions (0.1), the ramp of
 difficulty and all six actions, as in the MinAtar paper; episodes are cut after 10,000 steps. The column `minatar` of settings, with exploration schedules in proportion to the
-length of the run: ε reaches its floor after a tenth, Δ falls to 1 after half.{" **A quick look: 16 quantiles and a small memory; not a result.**" if options.quick else ""}
+length of the run: ε reaches its floor after a tenth, Δ falls to 1 after half.{" Quick version: 16 quantiles and a small memory." if options.quick else ""}
 
 ![curves](curves.png)
 
@@ -207,7 +207,7 @@ def claims(results: Results, options: Options) -> str:
     """The differences as a table, a verdict per game, and the verdicts as a list."""
     rows, lines, games = [], [], games_of(options)
     for rival, found in leads(results, options).items():
-        name, words = figures.NAMES[rival], [SUPPORT[verdict(interval)] for interval in found]
+        name, words = figures.NAMES[rival], [SUPPORT[verdict(interval, quick=options.quick)] for interval in found]
         rows.append([f"PQR − {name}", *[f"{x.text(2)}: {word}" for x, word in zip(found, words, strict=True)]])
         listed = {word: [game for game, its in zip(games, words, strict=True) if its == word] for word in words}
         parts = "; ".join(f"{word} on {', '.join(on)}" for word, on in listed.items())

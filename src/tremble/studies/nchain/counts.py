@@ -18,13 +18,15 @@ def minus(first: str, second: str) -> str:
     return f"{figures.NAMES[first]} − {figures.NAMES[second]}"
 
 
-def verdict_table(counts: Mapping[str, Mapping[int, float]], pairs: Sequence[tuple[int, int]]) -> str:
+def verdict_table(counts: Mapping[str, Mapping[int, float]], pairs: Sequence[tuple[int, int]], options: Options) -> str:
     """A row per claim: the paper's difference, averaged over pairs of means, ours with its interval, and the verdict."""
     rows = []
     for first, second in CLAIMS:
         theirs = float(np.mean([published(first, pair) - published(second, pair) for pair in pairs]))
         ours = difference_interval(counts[first], counts[second])
-        rows.append([minus(first, second), f"{theirs:+,.0f}", ours.text(), f"**{verdict(ours, theirs)}**"])
+        rows.append(
+            [minus(first, second), f"{theirs:+,.0f}", ours.text(), f"**{verdict(ours, theirs, quick=options.quick)}**"]
+        )
     return tables.markdown(["difference", "paper", "ours [95 %]", "verdict"], rows)
 
 
@@ -33,7 +35,7 @@ def count_table(results: Results) -> str:
     rows = []
     for agent in AGENTS:
         runs = results[agent]
-        steps, counts = runs[0].steps[-1], [run.count for run in runs]
+        steps, counts = int(runs[0].steps[-1]), [run.count for run in runs]
         lefts = mean_interval([run.left_count for run in runs], between=(0, steps))
         cells = [f"{published(agent):,}", count_interval(runs, steps).text(), lefts.text()]
         rows.append([figures.NAMES[agent], *cells, f"{min(counts):,} … {max(counts):,}", len(runs)])
@@ -55,7 +57,7 @@ def draw(results: Results, options: Options) -> None:
         spread = np.linspace(-0.16, 0.16, len(counts)) if len(counts) > 1 else np.zeros(1)
         final.scatter(place + spread, np.sort(counts), s=16, color=colour, alpha=0.75, linewidths=0)
         if len(counts) > 1:
-            ours = count_interval(outcomes, steps[-1])
+            ours = count_interval(outcomes, int(steps[-1]))
             bar = [[error] for error in ours.errors]
             final.errorbar(place + 0.28, ours.estimate, bar, color=colour, fmt="o", capsize=4, markersize=6)
         final.plot([place - 0.35, place + 0.35], [published(agent)] * 2, color="#111111", linewidth=1.6)
@@ -105,7 +107,7 @@ appendix table (4 seeds); its figure has 10 seeds and no numbers.
 
 ## Verdicts
 
-{verdict_table(counts, [MAIN_PAIR])}
+{verdict_table(counts, [MAIN_PAIR], options)}
 *Reproduced*: the same sign as the paper, and our interval of the difference excludes 0. *Not reproduced*: it contains 0
 or has the other sign. *Inconclusive*: it contains 0, and its half-width exceeds the paper's difference. Differences are
 taken seed by seed (runs of one seed share initial parameters, random start steps and reward noise); intervals are

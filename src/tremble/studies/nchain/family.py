@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from tremble.presets import PRESETS, make
 from tremble.report import figures, tables
-from tremble.report.statistics import NOT_NEGATIVE, Interval, difference_interval, mean_interval
+from tremble.report.statistics import (
+    NOT_NEGATIVE,
+    Direction,
+    Interval,
+    difference_interval,
+    direction,
+    mean_interval,
+)
 from tremble.settings import describe
 from tremble.studies.kit import Cell, Options, Results, Study, seconds_of, seed_count, stored
 from tremble.studies.nchain.result import COLUMNS, NChainResult, count_by_seed, count_interval, load_result
@@ -26,9 +34,15 @@ SIZES: dict[str, Any] = {
     "n_particles": 16,
 }
 """Number of atoms of each representation, small so that the study takes an hour; C51 keeps its 51."""
-EFFECTS = {1: "**helps**", -1: "**hurts**", 0: "no difference shown"}
+EFFECTS: dict[Direction, str] = {
+    "above": "**helps**",
+    "below": "**hurts**",
+    "undecided": "no difference shown",
+    "no verdict": "no verdict",
+}
+"""By where the interval of the difference lies."""
 SHADES = {1: "#2a6f97", -1: "#d1495b", 0: "#6b7280"}
-"""Both by the sign of the interval of the difference."""
+"""Colours in the figure, by its sign."""
 QUICK = ("dqn", "qrdqn", "pqr", "c51", "pqr_c51", "prioritised_dqn")
 
 
@@ -175,6 +189,14 @@ def seconds(options: Options) -> dict[str, float]:
     return taken
 
 
+def tally(own_rates: Sequence[Interval], one_rate: Sequence[Interval]) -> str:
+    """Number of pairs in which the criterion helps and hurts, as a sentence."""
+    signs = [[interval.sign for interval in found] for found in (own_rates, one_rate)]
+    helps, hurts = ([found.count(sign) for found in signs] for sign in (1, -1))
+    return f"""Of {len(own_rates)} pairs, the criterion helps in {helps[0]} and hurts in {hurts[0]} if each has the rate that the search chose for it, and helps in {helps[1]} and hurts in {hurts[1]} if both have that
+of the first. """
+
+
 def analyse(results: Results, options: Options) -> str:
     """Figures, data and report."""
     rates, taken = chosen(options), seconds(options)
@@ -199,12 +221,14 @@ def analyse(results: Results, options: Options) -> str:
                 f"{taken[name]:.0f}" if name in taken else "",
             ]
         )
+
+    def effect(interval: Interval) -> str:
+        return EFFECTS[direction(interval, quick=options.quick)]
+
     verdicts = [
-        [own, ours.text(), EFFECTS[ours.sign], f"{rates[agent]:g}", at_one.text(), EFFECTS[at_one.sign]]
+        [own, ours.text(), effect(ours), f"{rates[agent]:g}", at_one.text(), effect(at_one)]
         for (agent, _), (own, ours), at_one in zip(partners, differences.items(), alike, strict=True)
     ]
-    signs = [[interval.sign for interval in found] for found in (differences.values(), alike)]
-    helps, hurts = ([found.count(sign) for found in signs] for sign in (1, -1))
     by_rate = Counter(rates.values())
     searched_seeds = sorted({len(runs) for found in searched(options).values() for runs in found.values()})
     return f"""# The whole family on N-Chain
@@ -224,8 +248,7 @@ Each pair shares its representation, its sizes and its seeds; one explores by PQ
 the difference, taken seed by seed, lies above 0; *hurts*: below.
 
 {tables.markdown(["difference in optimal actions", "each at its own rate [95 %]", "verdict", "rate", "both at this rate [95 %]", "verdict"], verdicts)}
-Of {len(differences)} pairs, the criterion helps in {helps[0]} and hurts in {hurts[0]} if each has the rate that the search chose for it, and helps in {helps[1]} and hurts in {hurts[1]} if both have that
-of the first. The second comparison is the safer one: single seeds at the lowest rate lie anywhere between almost no optimal actions and almost only optimal ones, so that a rate chosen by two seeds may be
+{"" if options.quick else tally(list(differences.values()), alike)}The second comparison is the safer one: single seeds at the lowest rate lie anywhere between almost no optimal actions and almost only optimal ones, so that a rate chosen by two seeds may be
 chosen by luck. No correction is made for looking at several pairs: at 95 %, one in twenty is expected to be wrong.
 
 Raw data: `family.csv`, `search.csv`, `seconds.csv`.

@@ -41,8 +41,10 @@ MARKED: dict[Verdict, tuple[str, str]] = {
     "reproduced": ("**{}**", "#2a6f97"),
     "not reproduced": ("{}", "#d1495b"),
     "inconclusive": ("({})", "#9ca3af"),
+    "no verdict": ("{}", "#9ca3af"),
 }
 """Form of a number in a table, and colour in the figure."""
+KINDS = tuple(kind for kind in MARKED if kind != "no verdict")
 AS_DEFAULT = "as default"
 DATA = "readings.csv"
 
@@ -96,15 +98,15 @@ def runs_of(results: Results, reading: str, agent: str) -> list[ReadingResult]:
     return results.get(f"{reading} | {agent}", results[f"default | {agent}"])
 
 
-def compare(results: Results) -> Differences:
+def compare(results: Results, options: Options) -> Differences:
     """Every claim under every reading that affects one of its agents."""
     found: Differences = {reading: {} for reading in READINGS}
     for reading, (_, _, affected) in READINGS.items():
         for first, second in CLAIMS:
             if first in affected or second in affected:
                 one, other = (count_by_seed(runs_of(results, reading, agent)) for agent in (first, second))
-                ours = difference_interval(one, other)
-                found[reading][first, second] = ours, verdict(ours, published(first) - published(second))
+                ours, theirs = difference_interval(one, other), published(first) - published(second)
+                found[reading][first, second] = ours, verdict(ours, theirs, quick=options.quick)
     return found
 
 
@@ -149,9 +151,9 @@ def verdict_table(differences: Differences) -> str:
     rows = []
     for first, second in CLAIMS:
         said = [claims[first, second][1] for claims in differences.values() if (first, second) in claims]
-        tally, theirs = [said.count(kind) for kind in MARKED], published(first) - published(second)
+        tally, theirs = [said.count(kind) for kind in KINDS], published(first) - published(second)
         rows.append([minus(first, second), f"{theirs:+,}", *tally, differences["default"][first, second][1]])
-    return tables.markdown(["difference", "paper", *MARKED, "default reading"], rows)
+    return tables.markdown(["difference", "paper", *KINDS, "default reading"], rows)
 
 
 def difference_table(differences: Differences) -> str:
@@ -177,7 +179,7 @@ def control_table(results: Results, steps: int) -> str:
 
 def analyse(results: Results, options: Options) -> str:
     """Figure, tables and report."""
-    differences = compare(results)
+    differences = compare(results, options)
     draw(differences, options)
     tables.write_csv(
         options.out / DATA,

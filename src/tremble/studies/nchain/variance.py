@@ -5,14 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 from tremble.report import figures, tables
-from tremble.report.statistics import mean_interval
+from tremble.report.statistics import Direction, direction, mean_interval
 from tremble.studies.kit import Cell, Options, Results, Study
 from tremble.studies.nchain.counts import verdict_table
 from tremble.studies.nchain.result import COLUMNS, count_by_seed, count_interval, load_result
 from tremble.studies.nchain.settings import AGENTS, MAIN_PAIR, PAIRS, published
 
-TRENDS = {1: "rises", -1: "falls", 0: "no trend found"}
-"""By the sign of the interval of the slope."""
+TRENDS: dict[Direction, str] = {
+    "above": "rises",
+    "below": "falls",
+    "undecided": "no trend found",
+    "no verdict": "no verdict",
+}
+"""By where the interval of the slope lies."""
 
 
 def chosen_pairs(options: Options) -> tuple[tuple[int, int], ...]:
@@ -79,7 +84,7 @@ def analyse(results: Results, options: Options) -> str:
         slope = np.polyfit(distance, theirs, 1)[0]
         slopes = mean_interval([float(np.polyfit(distance, values, 1)[0]) for values in counts.values()])
         claim = "falls" if agent == "dltv" else "flat"
-        trends.append([name, claim, f"{slope:+,.0f}", slopes.text(), TRENDS[slopes.sign]])
+        trends.append([name, claim, f"{slope:+,.0f}", slopes.text(), TRENDS[direction(slopes, quick=options.quick)]])
         means[agent] = {seed: float(np.mean(values)) for seed, values in counts.items()}
     return f"""# Counts of the optimal action as the variance grows
 
@@ -98,7 +103,7 @@ the distance of the two means, per unit of distance (one slope per seed, then a 
 {tables.markdown(["agent", "paper says", "paper's slope", "our slope [95 %]", "ours"], trends, 2)}
 ## Differences, averaged over the pairs
 
-{verdict_table(means, pairs)}
+{verdict_table(means, pairs, options)}
 Raw data: `counts.csv`.
 """
 

@@ -10,6 +10,21 @@ from tremble.studies.theory import operator as theory_operator
 from tremble.studies.theory import regret as theory_regret
 from tremble.studies.theory import speed as theory_speed
 
+VERDICTS = """## Verdicts
+
+| statement | verdict | because |
+| --- | --- | --- |
+| Closure: E\\|T_ξ Z\\| ≤ V_max | **holds** | for any selection; `closure` |
+| Two lemmas on suprema | **hold** | the second is used in a stronger form, at the same point, which also holds |
+| Uniform convergence of E T_ξ if ξ → 1 in probability | **false as stated, repaired** | on the class E\\|Z\\| ≤ V_max it fails for every n (below); for \\|Z\\| ≤ V_max, which all returns satisfy, it holds |
+| Theorem 3.2, E T_ξn ⋯ T_ξ1 Z converges, with a bound | **holds, and more** | Δ_n → 0 suffices; the bound is loose by orders of magnitude, and its statement has γ^(k−1) where its proof gives γ^k |
+| “Weaker contraction” | **a name only** | E T_ξ is no contraction; what holds is e_n ≤ γ e_(n−1) + 2γ Δ_n |
+| Theorem 3.3, the limit is the one solution of Bellman's equation | **holds, its proof has a gap** | “Δ_n → 0 implies ξ_n → 1” is false and not needed: 0 ≤ E T Z − E T_ξ Z ≤ 2γΔ gives the limit directly |
+| Uniqueness | **of the mean only** | where greedy actions tie, the distribution of the return has no limit (below) |
+| The condition ΣΔ_n < ∞ is “quite tight” | **not for the operator** | constant sizes fail; √(log t / t), which cannot be summed, converges, also with optimistic ξ |
+
+"""
+
 
 def analyse(results: Results, options: Options) -> str:
     """Compute everything; there are no runs."""
@@ -30,20 +45,7 @@ def analyse(results: Results, options: Options) -> str:
 Finite MDPs on which everything can be computed: the paper's operator with the same return distributions, criteria and perturbations as the deep
 agents. What the statements mean and how they are proved is on the page about the [theory](../../theory.md).
 
-## Verdicts
-
-| statement | verdict | because |
-| --- | --- | --- |
-| Closure: E\\|T_ξ Z\\| ≤ V_max | **holds** | for any selection; `closure` |
-| Two lemmas on suprema | **hold** | the second is used in a stronger form, at the same point, which also holds |
-| Uniform convergence of E T_ξ if ξ → 1 in probability | **false as stated, repaired** | on the class E\\|Z\\| ≤ V_max it fails for every n (below); for \\|Z\\| ≤ V_max, which all returns satisfy, it holds |
-| Theorem 3.2, E T_ξn ⋯ T_ξ1 Z converges, with a bound | **holds, and more** | Δ_n → 0 suffices; the bound is loose by orders of magnitude, and its statement has γ^(k−1) where its proof gives γ^k |
-| “Weaker contraction” | **a name only** | E T_ξ is no contraction; what holds is e_n ≤ γ e_(n−1) + 2γ Δ_n |
-| Theorem 3.3, the limit is the one solution of Bellman's equation | **holds, its proof has a gap** | “Δ_n → 0 implies ξ_n → 1” is false and not needed: 0 ≤ E T Z − E T_ξ Z ≤ 2γΔ gives the limit directly |
-| Uniqueness | **of the mean only** | where greedy actions tie, the distribution of the return has no limit (below) |
-| The condition ΣΔ_n < ∞ is “quite tight” | **not for the operator** | constant sizes fail; √(log t / t), which cannot be summed, converges, also with optimistic ξ |
-
-## Convergence and bounds
+{"" if options.quick else VERDICTS}## Convergence and bounds
 
 ![bounds](bounds.png)
 
