@@ -101,8 +101,9 @@ def _run_study(study: Plan, settings: Study, default_out: Path, show_counts: boo
     from tremble.studies.kit import Options, collect, run_study
     from tremble.studies.nchain.counts import count_table
 
-    seeds = settings.seeds or (study.quick_seeds if settings.quick else study.seeds)
-    steps = settings.steps or (study.quick_steps if settings.quick else study.steps)
+    usual = (study.quick_seeds, study.quick_steps) if settings.quick else (study.seeds, study.steps)
+    seeds = usual[0] if settings.seeds is None else settings.seeds
+    steps = usual[1] if settings.steps is None else settings.steps
     if seeds < 1 or steps < 1000:
         raise SettingsError("a study needs at least one seed and 1,000 steps")
     options = Options(

@@ -34,8 +34,9 @@ class Train:
     agent: Positional[str]
     """Which agent; `tremble list` shows them."""
     env: str = "nchain"
-    """Environment: a name of `tremble list`, a Gymnasium id (CartPole-v1), module:Class for one of your own, or a game
-    of Atari (atari/Pong)."""
+    """Environment: a name of `tremble list`, a Gymnasium id (CartPole-v1), PACKAGE:ID for a package that registers its
+    environments when it is imported (minigrid:MiniGrid-Empty-5x5-v0), module:Class for one of your own, or a game of
+    Atari (atari/Pong)."""
     protocol: str | None = None
     """How an Atari game is played and learned (default: paper); `tremble protocols` shows all."""
     steps: int = 20_000
@@ -45,17 +46,21 @@ class Train:
     out: Path | None = None
     """Run directory (default: runs/AGENT-ENV-sSEED)."""
     hyperparameters: str | None = None
-    """Column of hyperparameters (default: the paper's for its own environments, `control` for all others)."""
+    """Table of hyperparameters (default: the paper's for its own environments, `control` for all others)."""
     n_envs: int = 1
     """Environments stepped together."""
     parallel: bool = False
     """Give each environment a process of its own; worth it where a step takes milliseconds."""
+    record_every: int = 500
+    """Steps between two rows of metrics."""
     evaluate_every: int | None = None
     """Steps between two evaluations (default: a tenth of the run; none for environments that train inside XLA)."""
     evaluate_episodes: int = 10
     """Episodes of each evaluation."""
     evaluate_steps: int = 0
     """Length of each evaluation in steps, in place of a number of episodes."""
+    evaluate_env: str | None = None
+    """Another environment to evaluate in, by name as --env (default: as in training)."""
     replay_file: Path | None = None
     """Keep the pictures of Atari's replay in this file instead of in memory."""
     track: TrackerNames = ()
@@ -95,9 +100,11 @@ class Train:
                 n_envs=self.n_envs,
                 parallel=self.parallel,
                 replay_file=self.replay_file,
+                record_every=self.record_every,
                 evaluate_every=every,
                 evaluate_episodes=self.evaluate_episodes,
                 evaluate_steps=self.evaluate_steps,
+                evaluate_env=self.evaluate_env,
                 trackers=self.track,
                 **how,
                 **parse_assignments(self.set),

@@ -230,7 +230,7 @@ class RunFiles:
         given = _differences(here["spec"], there.get("spec"))
         where, shown = escape.plain(self.directory), _chosen(different, given) or different
         mine, theirs = different.get("steps", (0, 0))
-        if list(different) == ["steps"] and mine > theirs:
+        if different.keys() <= {"steps", "evaluate_every"} and mine > theirs:  # by default a tenth of the steps
             raise CheckpointError(
                 f"{where} holds this run with {theirs:,} steps. To lengthen it: tremble resume {where} --steps {mine}"
             )
