@@ -103,7 +103,7 @@ COMMANDS = (
     Mistake("tremble train pqr --env CartPol-v1", r"CartPole-v1"),
     Mistake("tremble train pqr --env nchian", r"did you mean 'nchain'"),
     Mistake("tremble train pqr --env Pendulum-v1", r"continuous"),
-    Mistake("tremble train pqr --env MiniGrid-Empty-5x5-v0", r"minigrid:MiniGrid-Empty-5x5-v0"),
+    Mistake("tremble train pqr --env MiniGrid-Empty-5x5-v0", r"PACKAGE:MiniGrid-Empty-5x5-v0"),
     Mistake("tremble train pqr --env own:Missing", r"no attribute 'Missing'"),
     Mistake("tremble train pqr --env missing_module:Env", r"No module named 'missing_module'"),
     Mistake("tremble train pqr --env atari/Pongg", r"Pong"),
@@ -120,9 +120,9 @@ COMMANDS = (
     Mistake("tremble train pqr --set gamma=1.5", r"gamma must be between 0 and 1"),
     Mistake("tremble train pqr --set learning_rate=nan", r"learning_rate must be"),
     Mistake("tremble train pqr --set memory_size=1e12", r"memory_size must be at most"),
-    Mistake("tremble train pqr --set n_quantiles=0", r"n_quantiles must be between 1 and 65536"),
+    Mistake("tremble train pqr --set n_quantiles=0", r"n_quantiles=0: n_bins must be between 1 and 65536"),
     Mistake("tremble train pqr --set batch_size=2.5", r"batch_size must be a whole number"),
-    Mistake("tremble train pqr --set widths=64,abc", r"widths must be whole numbers"),
+    Mistake("tremble train pqr --set widths=64,abc", r"widths must be whole numbers, got \['64,abc'\]"),
     Mistake("tremble train pqr --set double=maybe", r"double must be true or false"),
     Mistake("tremble train pqr --set criterion=cvarr", r"did you mean 'cvar'"),
     Mistake("tremble train pqr --set criterion=cvar --set eta=2", r"eta must be"),
@@ -148,7 +148,7 @@ COMMANDS = (
     Mistake("tremble resume nowhere", r"no run to resume in nowhere"),
     Mistake("tremble resume done --steps 30", r"can be lengthened, not cut"),
     Mistake("tremble evaluate nowhere", r"no weights at nowhere"),
-    Mistake("tremble evaluate done --episodes 0", r"episodes must be at least 1"),
+    Mistake("tremble evaluate done --episodes 0", r"episodes of an evaluation must be at least 1"),
     Mistake("tremble evaluate done --weights best", r"train it with evaluate_every"),
     Mistake("tremble evaluate done --criterion cvarr", r"did you mean 'cvar'"),
     Mistake("tremble evaluate done --set eta=0.1", r"no setting 'eta'"),
@@ -171,9 +171,9 @@ CALLS = (
     Mistake("tremble.train('pqr', 'nchain', steps=60, record_every=20, callback=lambda p: {'x': 'high'})", r"numbers"),
     Mistake("tremble.train_many('pqr', 'nchain', steps=60, seeds=[])", r"at least one seed"),
     Mistake("tremble.load('own.py')", r"not a tremble file"),
-    Mistake("tremble.load('done', weights='newst')", r"'newest' or 'best'"),
+    Mistake("tremble.load('nowhere')", r"no weights at nowhere"),
     Mistake("tremble.evaluate(tremble.load('cart'), 'Acrobot-v1', episodes=1)", r"observation|action"),
-    Mistake("tremble.evaluate(tremble.load('cart'), 'CartPole-v1', episodes=0)", r"episodes must be at least 1"),
+    Mistake("tremble.evaluate(tremble.load('cart'), 'CartPole-v1', episodes=0)", r"must be at least 1, got 0"),
     Mistake("tremble.load('cart').act([0.0, 0.0])", r"shape"),
     Mistake("tremble.load('cart').act([0.0] * 4, criterion='cvar', eat=0.1)", r"no setting 'eat'"),
 )
@@ -245,7 +245,7 @@ def _call(line: str) -> tuple[int | str, str]:
 
 def _plain(text: str) -> str:
     """One line without the frame that tyro draws around its messages."""
-    words = re.sub(r"[╭╮╰╯│─]+", " ", text)
+    words = re.sub(r"[╭╮╰╯│─]+|-{5,}", " ", text)
     return re.sub(r"\s+", " ", words).strip().removeprefix("error: ")
 
 

@@ -754,7 +754,7 @@ def test_unknown_ids_say_how_packages_are_named(minigrid):
     ):
         small("highway-fast-v0")
     assert "highway_env_x" not in sys.modules, "nothing is imported that nobody named"
-    with pytest.raises(SettingsError, match="--env PACKAGE:MiniGrid-Empty-5x5-v0"):
+    with pytest.raises(SettingsError, match="before the id: PACKAGE:MiniGrid-Empty-5x5-v0"):
         small("MiniGrid-Empty-5x5-v0")
     with pytest.raises(SettingsError, match="did you mean 'tremble/NChain-v0'"):
         small("tremble/NChains-v0")  # a package whose environments are there already

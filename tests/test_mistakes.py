@@ -8,6 +8,7 @@ import pytest
 from mistakes import MISTAKES, PAGE, Mistake, commit, comparable, workplace
 
 EXPECTED_ERRORS = (
+    "ValueError",
     "SettingsError",
     "UnsupportedSpaceError",
     "CheckpointError",

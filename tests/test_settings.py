@@ -226,7 +226,7 @@ def test_a_representation_by_name_class_or_object():
         ("nan", "nan"),
         ("128,64", [128, 64]),
         ("1_28, 6e1", [128, 60.0]),
-        ("a,b", "[a,b]"),
+        ("a,b", "a,b"),
         ("[[8,3,2]]", [[8, 3, 2]]),
     ],
 )

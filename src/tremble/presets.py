@@ -288,7 +288,10 @@ class _Layers:
                 given = convert(value, type(getattr(self.table, entry)), getattr(self.table, entry), entry)
                 self.table = dataclasses.replace(self.table, **{entry: given})
                 following = [r for r in self._rules if r.entry == entry and r.setting.rpartition(".")[2] != entry]
-                self._assign("table", self._values(following), f"{self.table_name}, with {entry}={value}")
+                try:
+                    self._assign("table", self._values(following), f"{self.table_name}, with {entry}={value}")
+                except SettingsError as error:  # about a setting that the user did not name
+                    raise SettingsError(f"{entry}={value}: {error}") from error
 
     def apply(self, layer: Layer, changes: Mapping[str, Any], source: str | None = None) -> None:
         """Replace parts, then change settings. Without a source, it is the change itself."""

@@ -272,9 +272,11 @@ def _parse_value(raw: str) -> Any:
         numbers = [parse_number(part.strip()) for part in raw.split(",")]
         if None not in numbers:
             return numbers
-        raw = f"[{raw}]"
+        text = f"[{raw}]"
+    else:
+        text = {"true": "true", "false": "false", "none": "null"}.get(raw.lower(), raw)
     try:
-        return json.loads(raw.lower() if raw.lower() in ("true", "false") else ("null" if raw == "None" else raw))
+        return json.loads(text)
     except json.JSONDecodeError:
         return raw
 

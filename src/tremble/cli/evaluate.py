@@ -84,7 +84,8 @@ class Evaluate:
         console.print(
             f"return {result.mean:.2f}  95 % [{interval.low:.2f}, {interval.high:.2f}]  "
             f"median {np.median(result.returns):.2f}  min {result.returns.min():.2f}  max {result.returns.max():.2f}  "
-            f"over {len(result.returns)} episodes of {escape.console(spec.env)}"
+            f"over {len(result.returns)} episodes of {escape.console(spec.env)}",
+            soft_wrap=True,
         )
         calibration = result.calibration()
         title = "Calibration: share of episodes at or below the predicted quantile"
@@ -93,12 +94,14 @@ class Evaluate:
         console.print(table)
         console.print(
             f"discounted return from the start: predicted {calibration['mean_predicted']:.3f}, "
-            f"observed {calibration['mean_happened']:.3f};  W1 {calibration['w1']:.3f}, W2 {calibration['w2']:.3f}"
+            f"observed {calibration['mean_happened']:.3f};  W1 {calibration['w1']:.3f}, W2 {calibration['w2']:.3f}",
+            soft_wrap=True,
         )
         if calibration["truncated"]:
             console.print(
                 f"[yellow]{calibration['truncated']:.0%} of the episodes were cut by a time limit: their discounted "
-                "returns lack what would have followed, which the predictions include.[/]"
+                "returns lack what would have followed, which the predictions include.[/]",
+                soft_wrap=True,
             )
         acted_by = "-".join([self.criterion, *self.set]).replace("/", "-").replace(":", "-")
         best = "best-" if self.weights == "best" else ""

@@ -23,10 +23,11 @@ def refuse_unknown(env: str) -> None:
     else:
         hint = nearest(env, [*jax_env_names(), *gymnasium.registry])
         if not hint.startswith("did"):
-            hint = "give one of `tremble list`, a Gymnasium id, or module:Class."
-        package = "PACKAGE"
-        hint += f" If a package registers it when it is imported, name that before the id: {package}:{env}"
-    raise SettingsError(f"there is no environment {env!r}; {hint} (on the command line: --env {package}:{env})")
+            hint = (
+                "give one of `tremble list`, a Gymnasium id, or module:Class. If a package registers it when it is "
+                f"imported, name that before the id: PACKAGE:{env}"
+            )
+    raise SettingsError(f"there is no environment {env!r}; {hint}")
 
 
 def likely_packages(env: str) -> list[str]:
