@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Int
 
 from tremble.core import Settings
@@ -31,11 +32,11 @@ class LearningSchedule(Settings):
         """The first step that may learn: one transition at least is needed."""
         return max(self.start_steps, 1)
 
-    def learns_at(self, t: int | Int[Array, ""]) -> Any:
+    def learns_at(self, t: int | Int[Array | np.ndarray, "*steps"]) -> Any:
         """Whether step t has a round of learning, which learns from the t transitions before it."""
         return (t >= self.first_step) & (t % self.update_interval == 0)
 
-    def updates_target_at(self, t: int | Int[Array, ""]) -> Any:
+    def updates_target_at(self, t: int | Int[Array | np.ndarray, "*steps"]) -> Any:
         """Whether step t updates the target parameters, before its round of learning."""
         return t % self.target_update_interval == 0
 

@@ -138,8 +138,10 @@ class GymLoop(Loop):
         self._act_noise: tuple[int, Any] = (-(10**9), None)
         self._learn_noise: tuple[int, Any, Any] = (-(10**9), None, None)
 
-        # Equinox modules are slow to read in Python: 1 us a field, 5 us a bound method, 40 us to bind one.
-        self._learns_at, self._updates_target_at = agent.learning.learns_at, agent.learning.updates_target_at
+        # Equinox modules are slow to read in Python: 1 us a field, 5 us a method. So fields are read once, and the
+        # schedule is asked about many steps at a time.
+        self._due: tuple[int, np.ndarray, np.ndarray] = (-(10**9), np.zeros(0, bool), np.zeros(0, bool))
+        self._share_noise = agent.share_noise
         self._start_steps, self._rounds = agent.learning.start_steps, agent.learning.updates_per_round
         self._prioritised, self._rollout = agent.replay.prioritised, agent.replay.rollout
         self._has_actor_state = agent.has_actor_state
@@ -303,8 +305,8 @@ class GymLoop(Loop):
         if t < max(self.learned, self._start_steps) or not self.replay.ready:
             return
         self.learned = t + 1
-        learns = self._learns_at(t)
-        if self._updates_target_at(t) and not (learns and self._updates_target_always):
+        learns, updates_target = self._due_at(t)
+        if updates_target and not (learns and self._updates_target_always):
             learner = self._learner
             target_params = compiled_calls.move_target(self.constants, learner.params, learner.target_params)
             self._learner = learner._replace(target_params=target_params)
@@ -319,13 +321,21 @@ class GymLoop(Loop):
             first, noise, bits = self._learn_block(t)
             index = (t - first) * self._rounds + j
             batch, slots = self.replay.sample_batch(bits[index], self._importance(t))
-            if self.agent.share_noise:
+            if self._share_noise:
                 noise, index = jax.tree.map(lambda x: x[:, None], drawn), i
             numbers = np.array([index, t, self.updates, self.episodes, j], np.int32)
             self._learner, losses = update(self.constants, self._learner, batch, noise, numbers)
             self.updates += 1
             if self._prioritised:
                 self._priorities.add(slots, losses, self.replay.count)
+
+    def _due_at(self, t: int) -> tuple[bool, bool]:
+        """Whether transition ``t`` has a round of learning, and whether it updates the target parameters."""
+        if not self._due[0] <= t < self._due[0] + BLOCK:
+            schedule, steps = self.agent.learning, np.arange(t, t + BLOCK)
+            self._due = (t, schedule.learns_at(steps), schedule.updates_target_at(steps))
+        first, learns, updates_target = self._due
+        return bool(learns[t - first]), bool(updates_target[t - first])
 
     def _importance(self, t: int) -> float:
         """The exponent of importance weights; not computed without priorities, because this runs at every step."""
