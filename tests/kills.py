@@ -157,12 +157,16 @@ def kill_in_a_row(n: int) -> None:
     RunFiles.append = append  # type: ignore[method-assign]
 
 
-def kill_in_an_evaluation(n: int) -> None:
-    """SIGKILL between two episodes of an evaluation."""
-    from tremble.training import run
+def in_an_evaluation(number: signal.Signals) -> Callable[[int], None]:
+    """A signal to itself between two episodes of an evaluation."""
 
-    original, trap = run.evaluate, _trap(n, _kill)
-    run.evaluate = lambda *args, **kwargs: original(*args, **kwargs, on_episode=lambda done: trap())  # type: ignore
+    def install(n: int) -> None:
+        from tremble.training import run
+
+        original, trap = run.evaluate, _trap(n, lambda: os.kill(os.getpid(), number))
+        run.evaluate = lambda *args, **kwargs: original(*args, **kwargs, on_episode=lambda done: trap())  # type: ignore
+
+    return install
 
 
 def at_a_step(number: signal.Signals, times: int = 1) -> Callable[[int], None]:
@@ -220,7 +224,9 @@ MOMENTS = (
     Moment("SIGKILL during a write", kill_in_a_write, 6, (KILLED, 0)),
     Moment("SIGKILL between two writes", kill_between_writes, 9, (KILLED, 0)),
     Moment("SIGKILL in the middle of a log row", kill_in_a_row, 12, (KILLED, 0)),
-    Moment("SIGKILL during an evaluation", kill_in_an_evaluation, 4, (KILLED, 0)),
+    Moment("SIGKILL during an evaluation", in_an_evaluation(signal.SIGKILL), 4, (KILLED, 0)),
+    Moment("SIGTERM during an evaluation", in_an_evaluation(signal.SIGTERM), 4, (TERMINATED, 0)),
+    Moment("SIGINT during an evaluation", in_an_evaluation(signal.SIGINT), 4, (INTERRUPTED, 0)),
     Moment("SIGKILL between updates, in a burst", at_an_update, 9, (KILLED, 0)),
     Moment("SIGTERM at a step", at_a_step(signal.SIGTERM), 9, (TERMINATED, 0)),
     Moment("SIGINT at a step", at_a_step(signal.SIGINT), 9, (INTERRUPTED, 0)),
