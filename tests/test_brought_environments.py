@@ -16,7 +16,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 import tremble
 from tremble.cli.main import main
 from tremble.core import RandomStream
-from tremble.envs.encoding import Actions, UnsupportedSpaceError
+from tremble.envs.encoding import Actions, Encoder, UnsupportedSpaceError
 from tremble.envs.faults import EnvironmentFaultError
 from tremble.envs.gym import Serial, Vector, open_environment
 from tremble.envs.masks import as_mask
@@ -832,3 +832,13 @@ class Remembering(gymnasium.Env):
     def load_state(self, state):
         self.x = float(state["x"])
         return self.obs()
+
+
+def test_parts_of_a_dict_without_an_encoder_are_named_with_the_way_out():
+    several = spaces.Dict({"image": spaces.Box(0, 1, (2,)), "mission": spaces.Text(10)})
+    with pytest.raises(
+        UnsupportedSpaceError, match=r"the part 'mission' \(Text\).*FilterObservation\(env, \['image'\]"
+    ):
+        Encoder.of(several)
+    with pytest.raises(UnsupportedSpaceError, match="observations of Text are not supported"):
+        Encoder.of(spaces.Dict({"mission": spaces.Text(10)}))

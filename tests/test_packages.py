@@ -26,15 +26,21 @@ OWN = '''
 import gymnasium
 import highway_env  # registers its environments
 import minigrid
+from gymnasium.wrappers import FilterObservation
 from minigrid.wrappers import FullyObsWrapper, ImgObsWrapper
 
 
 def picture(**options):
     """MiniGrid's whole grid as a picture: the wrappers its documentation recommends for learning."""
     return ImgObsWrapper(FullyObsWrapper(gymnasium.make("MiniGrid-Empty-5x5-v0", **options)))
+
+
+def without_mission(**options):
+    """What the agent of MiniGrid sees, without the text of its mission, as the message about it says."""
+    return FilterObservation(gymnasium.make("MiniGrid-Empty-5x5-v0", **options), ["image", "direction"])
 '''
 CASES = {
-    "minigrid": "minigrid:MiniGrid-Empty-5x5-v0",
+    "minigrid": "own:without_mission",
     "minigrid through wrappers": "own:picture",
     "highway-env": "highway_env:highway-fast-v0",
     "flappy-bird": "flappy_bird_gymnasium:FlappyBird-v0",
@@ -59,6 +65,12 @@ def run(where: Path, *arguments: str, seconds: float | None = None) -> subproces
 def test_the_packages_are_there():
     """This test is run where they are; a missing one is a failure, not a skip."""
     assert all(importlib.util.find_spec(name) for name in ("minigrid", "highway_env", "flappy_bird_gymnasium"))
+
+
+def test_a_text_among_the_observations_is_refused_with_the_way_out(tmp_path):
+    refused = run(tmp_path, "train", "pqr", "--env", "minigrid:MiniGrid-Empty-5x5-v0")
+    assert refused.returncode == 1 and "the part 'mission' (MissionSpace)" in refused.stdout
+    assert "FilterObservation(env, ['direction', 'image'])" in refused.stdout
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -58,7 +58,7 @@ class Encoder:
                 start = tuple(int(n) for n in np.broadcast_to(np.ravel(space.start), (len(sizes),)))
                 return Encoder("choice", (sum(sizes),), sizes=sizes, start=start)
             case spaces.Dict():
-                return _composed("dict", {key: Encoder.of(part) for key, part in space.spaces.items()})
+                return _composed("dict", _encoders_of(space))
             case spaces.Tuple():
                 return _composed("tuple", {str(i): Encoder.of(part) for i, part in enumerate(space.spaces)})
         raise UnsupportedSpaceError(
@@ -107,6 +107,25 @@ class Encoder:
                 fits = bool(self.parts) and self.shape == (sum(math.prod(part.shape) for part in self.parts.values()),)
         if not fits:
             raise ValueError(f"an encoder of kind {self.kind!r} and shape {self.shape} with other components")
+
+
+def _encoders_of(space: spaces.Dict) -> dict[str, Encoder]:
+    """The encoder of each part of a dict; an error names the parts that have none, and how to leave them out."""
+    encoders, refused = {}, {}
+    for key, part in space.spaces.items():
+        try:
+            encoders[key] = Encoder.of(part)
+        except UnsupportedSpaceError as error:
+            refused[key] = error
+    if not refused:
+        return encoders
+    if not encoders:
+        raise next(iter(refused.values()))
+    lost = " and ".join(f"{key!r} ({type(space.spaces[key]).__name__})" for key in refused)
+    raise UnsupportedSpaceError(
+        f"the part {lost} of the observations is not supported. To leave it out: "
+        f"gymnasium.wrappers.FilterObservation(env, {list(encoders)}), in a function that makes the environment"
+    )
 
 
 def _composed(kind: Literal["dict", "tuple"], parts: dict[str, Encoder]) -> Encoder:
