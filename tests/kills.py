@@ -16,6 +16,7 @@ import argparse
 import errno
 import itertools
 import json
+import multiprocessing
 import os
 import random
 import signal
@@ -24,6 +25,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -322,22 +324,28 @@ def interrupt(case: Case, root: Path, rng: random.Random, rounds: int, undisturb
     return Result(case, struck, different)
 
 
-def run_cases(cases: tuple[Case, ...], rounds: int, seed: int, show: Callable[[str], None]) -> list[Result]:
-    """All cases, one after another."""
+def run_case(case: Case, rounds: int, seed: str) -> Result:
+    """One case from its undisturbed run to the comparison; says on standard error what came of it."""
+    begin = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        if child(case, root / "whole", None, 0):
+            raise RuntimeError(f"{case.name} does not train")
+        result = interrupt(case, root, random.Random(seed), rounds, files_of(root / "whole"))
+    verdict = "equal" if not result.different else f"DIFFERENT: {'; '.join(result.different)}"
+    seconds = time.monotonic() - begin
+    line = f"{case.name}: {sum(result.struck.values())} interruptions, {seconds:.0f} s: {verdict}"
+    print(line, file=sys.stderr, flush=True)
+    return result
+
+
+def run_cases(cases: tuple[Case, ...], rounds: int, seed: int, jobs: int) -> list[Result]:
+    """All cases, ``jobs`` at a time, each in a process of its own."""
     import tremble.training.run  # noqa: F401 (before the forks)
 
-    results = []
-    for k, case in enumerate(cases):
-        begin = time.monotonic()
-        with tempfile.TemporaryDirectory() as folder:
-            root = Path(folder)
-            if child(case, root / "whole", None, 0):
-                raise SystemExit(f"{case.name} does not train")
-            result = interrupt(case, root, random.Random(f"{seed}-{k}"), rounds, files_of(root / "whole"))
-        results.append(result)
-        verdict = "equal" if not result.different else f"DIFFERENT: {'; '.join(result.different)}"
-        show(f"{case.name}: {sum(result.struck.values())} interruptions, {time.monotonic() - begin:.0f} s: {verdict}")
-    return results
+    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("fork")) as pool:
+        waiting = [pool.submit(run_case, case, rounds, f"{seed}-{k}") for k, case in enumerate(cases)]
+        return [future.result() for future in waiting]
 
 
 def table(results: list[Result]) -> str:
@@ -357,6 +365,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="cases whose name contains this")
     parser.add_argument("--rounds", type=int, default=2, help="runs per case, each interrupted at every moment (2)")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="cases at a time (one per core)")
     parser.add_argument("--out", type=Path, help="write README.md there")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as cache:
@@ -364,7 +373,7 @@ def main() -> None:
         os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
         os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "0"
         chosen = tuple(case for case in CASES if options.only in case.name)
-        results = run_cases(chosen, options.rounds, options.seed, lambda line: print(line, file=sys.stderr, flush=True))
+        results = run_cases(chosen, options.rounds, options.seed, options.jobs)
     text = table(results)
     print(text)
     if options.out:

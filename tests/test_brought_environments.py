@@ -791,7 +791,7 @@ def test_commands_know_the_statistics_of_a_run(tmp_path, monkeypatch, capsys):
     how = {"evaluate_every": 120, "evaluate_episodes": 3, "evaluate_env": "own_environments:shorter"}
     small("own_environments:normalised", out=tmp_path / "other", **how)
     main(["evaluate", "other", "--episodes", "3", "--trust-code", "--env-set", "max_episode_steps=4"])
-    written = json.loads((tmp_path / "other" / "evaluation-mean-e0-s0.json").read_text())
+    written = json.loads((tmp_path / "other" / "evaluation-mean-max_episode_steps=4-e0-s0.json").read_text())
     assert written["lengths"] == [4, 4, 4]
     main(["video", "other", "--out", "other.gif", "--trust-code"])
     assert "7 steps, return" in capsys.readouterr().out
@@ -842,3 +842,21 @@ def test_parts_of_a_dict_without_an_encoder_are_named_with_the_way_out():
         Encoder.of(several)
     with pytest.raises(UnsupportedSpaceError, match="observations of Text are not supported"):
         Encoder.of(spaces.Dict({"mission": spaces.Text(10)}))
+
+
+def test_an_observation_outside_a_discrete_space_is_refused():
+    encode = Encoder.of(spaces.Discrete(3, start=2))
+    assert encode(2).tolist() == [1, 0, 0]
+    for outside in (1, 5):
+        with pytest.raises(ValueError, match="is not in the space"):
+            encode(outside)
+
+
+def test_an_environment_that_is_used_for_an_evaluation_goes_on_normalising_afterwards():
+    """It cannot be made again, so it is used itself."""
+    mine = wrappers.NormalizeObservation(Unrecorded(cartpole()))
+    agent = small(lambda: wrappers.NormalizeObservation(Unrecorded(cartpole()))).agent
+    mine.reset(seed=0)
+    before = mine.obs_rms.count
+    tremble.evaluate(agent, mine, episodes=2)
+    assert mine.update_running_mean and mine.obs_rms.count == before

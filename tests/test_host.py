@@ -16,10 +16,11 @@ from gymnasium import spaces
 import tremble
 from tremble.agent import Agent
 from tremble.criteria import Mean
-from tremble.envs.encoding import UnsupportedSpaceError
+from tremble.envs.encoding import Actions, UnsupportedSpaceError
 from tremble.envs.faults import EnvironmentFaultError
 from tremble.envs.gym import open_environment
 from tremble.envs.jax_gym import JaxGymEnv
+from tremble.envs.masks import stack_masks
 from tremble.learning_schedule import LearningSchedule
 from tremble.records import CheckpointError
 from tremble.representations import Quantile
@@ -560,3 +561,95 @@ def test_masks_are_checked_at_the_door(monkeypatch, how, message):
     monkeypatch.setattr(Masked, "how", how)
     with pytest.raises(EnvironmentFaultError, match=message):
         small_run(env=Masked)
+
+
+class Faulty(gymnasium.Env):
+    """Ten steps an episode; ``fault`` says what goes wrong at step 150 of the process, or at the reset after it."""
+
+    observation_space, action_space = spaces.Box(-1, 1, (2,)), spaces.Discrete(2)
+    fault = "none"
+    steps = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        bad = Faulty.fault == "reset" and Faulty.steps >= 150
+        return np.full(2, np.nan if bad else 0.0, np.float32), {}
+
+    def step(self, action):
+        self.t += 1
+        Faulty.steps += 1
+        info = {"raw_reward": float("nan")} if Faulty.fault == "raw_reward" and Faulty.steps == 150 else {}
+        return np.zeros(2, np.float32), 1.0, self.t >= 10, False, info
+
+
+def test_a_first_observation_that_is_not_finite_is_reported(monkeypatch):
+    monkeypatch.setattr(Faulty, "fault", "reset")
+    monkeypatch.setattr(Faulty, "steps", 0)
+    with pytest.raises(EnvironmentFaultError, match=r"gave nan as observation at a reset"):
+        small_run(env=Faulty)
+
+
+def test_a_return_that_is_not_finite_can_be_saved(tmp_path, monkeypatch):
+    monkeypatch.setattr(Faulty, "fault", "raw_reward")
+    monkeypatch.setattr(Faulty, "steps", 0)
+    run = small_run(env=Faulty, steps=155, out=tmp_path, record_every=40)
+    assert [row["return"] for row in run.episode_rows].count(None) == 1
+    monkeypatch.setattr(Faulty, "fault", "none")
+    tremble.train("pqr", Faulty, steps=155, out=tmp_path, **({"record_every": 40, "checkpoint_every": 100} | SMALL))
+
+
+def test_a_run_holds_the_kinds_of_its_parts(tmp_path):
+    """Two kinds with equal settings must not be taken for each other."""
+
+    class Other(Mean):
+        pass
+
+    def run(criterion):
+        agent = tremble.make("qrdqn", "control", criterion=criterion, **SMALL)
+        return tremble.train(agent, "CartPole-v1", steps=80, out=tmp_path)
+
+    first = run(Mean)
+    with pytest.raises(CheckpointError, match=r"criterion is tremble\.criteria"):
+        run(Other)
+    with pytest.raises(CheckpointError, match="other settings of the agent: criterion"):
+        tremble.load(tmp_path, tremble.make("qrdqn", "control", criterion=Other, **SMALL))
+    assert tremble.load(tmp_path, first.agent.agent).counts.transitions == 80
+
+
+class EvaluationBreaks(gymnasium.Wrapper):
+    """CartPole whose second environment fails once, in an evaluation."""
+
+    made, armed = 0, True
+
+    def __init__(self):
+        super().__init__(gymnasium.make("CartPole-v1"))
+        EvaluationBreaks.made += 1
+        self.number = EvaluationBreaks.made
+
+    def step(self, action):
+        if EvaluationBreaks.armed and self.number > 2:
+            EvaluationBreaks.armed = False
+            raise RuntimeError("no connection")
+        return self.env.step(action)
+
+
+def test_what_came_before_an_evaluation_that_fails_is_saved(tmp_path):
+    how = {"evaluate_every": 150, "evaluate_episodes": 2, "steps": 300, "checkpoint_every": 10_000}
+    with pytest.raises(EnvironmentFaultError, match="no connection"):
+        small_run(env=EvaluationBreaks, out=tmp_path / "ours", **how)
+    assert [path.name for path in (tmp_path / "ours/checkpoints").glob("step-*")] == ["step-0000000150.safetensors"]
+    assert same(small_run(env=EvaluationBreaks, out=tmp_path / "ours", **how), small_run(env=EvaluationBreaks, **how))
+
+
+def test_one_of_several_environments_that_gives_no_mask_is_named():
+    actions = Actions.numbered(2)
+    with pytest.raises(EnvironmentFaultError, match="environment 1 of 2 gives no info"):
+        stack_masks([np.ones(2), None], actions)
+    assert stack_masks([None, None], actions) is None
+
+
+def test_more_environments_than_noise_is_drawn_for_at_a_time():
+    """Each of 300 environments acts by a draw of its own."""
+    run = small_run(env="CartPole-v1", n_envs=300, steps=600, start_steps=100_000, criterion="p_dltv")
+    assert run.rows[-1]["step"] == 600

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tremble.training.interrupt import deferred_signals
+
 SMALL = ["--set", "n_quantiles=4", "--set", "widths=8", "--set", "batch_size=4", "--set", "start_steps=20"]
 BUSY = '''
 import hashlib, os, pathlib
@@ -115,3 +117,36 @@ def test_plain_progress_without_a_terminal(tmp_path):
     lines = [line for line in out.splitlines() if line.startswith("step ")]
     assert process.returncode == 0 and lines[-1].startswith("step 1,500 of 1,500 (100%)"), out + err
     assert "nan" not in out and "loss" in lines[0], "the first numbers are numbers"
+
+
+@pytest.mark.slow
+def test_ctrl_c_in_the_terminal_reaches_environments_in_processes_and_does_no_harm(tmp_path):
+    """A terminal signals the whole process group."""
+    (tmp_path / "own.py").write_text(textwrap.dedent(BUSY))
+    command = [sys.executable, "-m", "tremble_main", "train", "pqr", "--env", "own:Busy", "--steps", "100000"]
+    command += ["--n-envs", "2", "--parallel", "--evaluate-every", "0", "--record-every", "50", "--out", "run", *SMALL]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    wait_for(tmp_path / "run" / "metrics.jsonl", process)
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=240)
+    assert process.returncode == 130 and "Traceback" not in out + err, out + err
+    assert list((tmp_path / "run/checkpoints").glob("step-*")), "saved, although no checkpoint was due"
+
+
+def test_signals_that_a_program_ignores_stay_ignored():
+    said = []
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with deferred_signals(said.append) as asked:
+            os.kill(os.getpid(), signal.SIGINT)
+            assert asked() is None and signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert not said
+
+
+def test_a_signal_at_the_very_end_is_not_lost():
+    with pytest.raises(KeyboardInterrupt), deferred_signals(lambda text: None):
+        os.kill(os.getpid(), signal.SIGINT)

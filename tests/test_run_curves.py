@@ -28,6 +28,9 @@ SPEC = {
     "evaluate_every": 200,
     "evaluate_episodes": 2,
     "evaluate_steps": 0,
+    "evaluate_env": None,
+    "parallel": False,
+    "record_every": 500,
 }
 
 

@@ -31,5 +31,5 @@ EXTRAS = {
 
 
 def pip_line(*names: str) -> str:
-    """What installs them."""
+    """The pip command that installs them."""
     return f"pip install 'tremble[{','.join(names)}]'"

@@ -65,7 +65,9 @@ class Evaluate:
         agent = load(self.run_directory, weights=self.weights, trust_code=self.trust_code)
         assert agent.spec is not None
         require_consent(self.run_directory, code_of_environment(agent.spec), self.trust_code)
-        spec = dataclasses.replace(agent.spec, env_options=agent.spec.env_options | parse_assignments(self.env_set))
+        options = parse_assignments(self.env_set)
+        spec = dataclasses.replace(agent.spec, env_options=agent.spec.env_options | options)
+        source = evaluation_maker(spec, spec.env, options=options)
         how = evaluation_settings(spec) | {"episodes": self.episodes, "steps": self.steps}
         epsilon = how["epsilon"] = how.get("epsilon", 0.0) if self.epsilon is None else self.epsilon
         settings = parse_assignments(self.set)
@@ -73,7 +75,7 @@ class Evaluate:
             bar = progress.add_task("episodes", total=None if self.steps else self.episodes)
             result = evaluate(
                 agent,
-                evaluation_maker(spec, spec.env, options=parse_assignments(self.env_set)),
+                source,
                 seed=self.seed,
                 criterion=self.criterion,
                 on_episode=lambda done: progress.update(bar, completed=done),
@@ -84,7 +86,7 @@ class Evaluate:
         console.print(
             f"return {result.mean:.2f}  95 % [{interval.low:.2f}, {interval.high:.2f}]  "
             f"median {np.median(result.returns):.2f}  min {result.returns.min():.2f}  max {result.returns.max():.2f}  "
-            f"over {len(result.returns)} episodes of {escape.console(spec.env)}",
+            f"over {len(result.returns)} episodes of {escape.console(source.name)}",
             soft_wrap=True,
         )
         calibration = result.calibration()
@@ -103,11 +105,12 @@ class Evaluate:
                 "returns lack what would have followed, which the predictions include.[/]",
                 soft_wrap=True,
             )
-        acted_by = "-".join([self.criterion, *self.set]).replace("/", "-").replace(":", "-")
+        acted_by = "-".join([self.criterion, *self.set, *self.env_set]).replace("/", "-").replace(":", "-")
         best = "best-" if self.weights == "best" else ""
         out = self.run_directory / f"evaluation-{best}{acted_by}-e{epsilon:g}-s{self.seed}.json"
         row: dict[str, Any] = {"weights": self.weights, "step": agent.counts.transitions}
         row |= {"episodes": len(result.returns), "seed": self.seed, "criterion": self.criterion, "epsilon": epsilon}
+        row |= {"env": source.name} | {f"env.{name}": value for name, value in options.items()}
         row |= {f"criterion.{name}": value for name, value in settings.items()}
         write_text(out, json.dumps(finite(row | result.row()), indent=1, allow_nan=False) + "\n")
         console.print(f"written to [bold]{escape.console(out)}[/]")

@@ -177,7 +177,7 @@ def _id_sections() -> Iterator[tuple[str, Mapping[str, str]]]:
 
 
 def _first_sentence(text: str | None) -> str:
-    """Of a docstring."""
+    """The first sentence of a docstring."""
     paragraph = " ".join((text or "").partition("\n\n")[0].split())
     return re.split(r"(?<=\.) (?=[A-Z])", paragraph)[0]
 

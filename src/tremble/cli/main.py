@@ -28,6 +28,8 @@ USAGE = 2
 """Exit code of a command line that is none."""
 Command = Train | Resume | Evaluate | Video | Curves | Study | Demo | Protocols | Doctor | Illustrate | List
 """Each class is the subcommand of its name in lower case."""
+RESUMABLE = (Train, Resume, Study, Demo)
+"""Commands that go on where they were interrupted."""
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -40,7 +42,8 @@ def main(arguments: list[str] | None = None) -> None:
         with interruptible():
             command.run()
     except KeyboardInterrupt:
-        console.print("\n[yellow]interrupted.[/] What was finished is kept: repeat the command to continue.")
+        kept = " What was finished is kept: repeat the command to continue." if isinstance(command, RESUMABLE) else ""
+        console.print(f"\n[yellow]interrupted.[/]{kept}")
         sys.exit(130)
     except SystemExit as stop:
         if stop.code == 143:

@@ -39,7 +39,8 @@ class Speed:
 def describe(row: dict[str, Any], speed: float | None) -> str:
     """Speed and numbers of a row, those that exist: ``3,100 steps/s  return 21.5  loss 0.12``."""
     parts = [] if speed is None else [f"{speed:,.0f} steps/s"]
-    return "  ".join(parts + [f"{name} {row[name]:.3g}" for name in NUMBERS if row.get(name)])
+    names = NUMBERS if console.width >= 100 or not console.is_terminal else NUMBERS[:3]
+    return "  ".join(parts + [f"{name} {row[name]:.3g}" for name in names if row.get(name)])
 
 
 @contextmanager
@@ -47,6 +48,7 @@ def shown_progress(title: str, steps: int) -> Iterator[Show]:
     """Show progress on the console; the function that is yielded takes the step and the newest row of metrics."""
     speed = Speed()
     if not console.is_terminal:
+        console.print("compiling, some seconds", style="dim")
         yield _lines(steps, speed)
         return
     columns = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -169,7 +170,7 @@ def _show_run(go: Callable[[dict[str, Any]], Any], title: str, steps: int, out: 
             table.add_row(str(action), *[f"{float(x):.3f}" for x in numbers])
         console.print(table)
         if "optimal_share" in run.rows[-1]:
-            console.print(f"optimal actions: {run.optimal_count:,} of {run.spec.steps:,}")
+            console.print(f"optimal actions: {run.optimal_count:,} of {len(run.log['optimal']):,}")
     if run.evaluation_rows:
         steps, episodes = run.spec.evaluate_steps, run.spec.evaluate_episodes
         title = f"Evaluations, {f'{steps:,} steps' if steps else f'{episodes} episodes'} each"
@@ -179,5 +180,10 @@ def _show_run(go: Callable[[dict[str, Any]], Any], title: str, steps: int, out: 
             shown = (row["mean"], min(returns, default=None), max(returns, default=None))
             table.add_row(f"{row['step']:,}", *["not finite" if x is None else f"{x:.2f}" for x in shown])
         console.print(table)
+        best = max(
+            run.evaluation_rows, key=lambda row: (-math.inf if row["mean"] is None else row["mean"], row["step"])
+        )
+        if best is not run.evaluation_rows[-1] and best["mean"] is not None:
+            console.print(f"best: {best['mean']:.2f} at step {best['step']:,}   tremble evaluate --weights best")
     where = escape.console(out)
     console.print(f"saved in [bold]{where}[/]" + ("" if run.log else f"   next: tremble evaluate {where}"))

@@ -81,6 +81,8 @@ class Encoder:
                 raise ValueError(f"expected an observation of shape {(*batch, *self.shape)}, got {array.shape}")
             return array
         choices = np.reshape(np.asarray(obs), (*batch, -1)) - np.asarray(self.start)
+        if (choices < 0).any() or (choices >= np.asarray(self.sizes)).any():
+            raise ValueError(f"the observation {obs} is not in the space: {list(self.sizes)} values from {self.start}")
         hot = [np.eye(n, dtype=np.float32)[choices[..., i]] for i, n in enumerate(self.sizes)]
         return hot[0] if len(hot) == 1 else np.concatenate(hot, axis=-1)
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import importlib
 import multiprocessing
+import os
+import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -390,7 +392,7 @@ def open_environment(
             raise UnsupportedSpaceError(f"{name} returned the same environment again: it must make a new one each time")
         return Serial(envs, name)
     make().close()  # in this process first, so that an error is reported once
-    functions = [partial(_make_numbered, make, i) for i in range(n_envs)]
+    functions = [partial(_make_numbered, make, i, os.getpid()) for i in range(n_envs)]
     # Not by forking this process: JAX has threads, and a fork would copy their locks.
     start = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
     processes = AsyncVectorEnv(functions, context=start, autoreset_mode=AutoresetMode.DISABLED)
@@ -428,7 +430,13 @@ def _single(made: Any, source: Any) -> gymnasium.Env[Any, Any]:
     return made
 
 
-def _make_numbered(make: Callable[[], gymnasium.Env[Any, Any]], index: int) -> gymnasium.Env[Any, Any]:
+def _make_numbered(make: Callable[[], gymnasium.Env[Any, Any]], index: int, trainer: int) -> gymnasium.Env[Any, Any]:
+    """An environment in a process of its own. A Ctrl-C in the terminal reaches it too, but training decides.
+
+    Gymnasium also calls this once in the process of training, number ``trainer``, to see the spaces.
+    """
+    if os.getpid() != trainer:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     return Rewindable(make(), index)
 
 

@@ -16,9 +16,15 @@ INFO_ACTION_MASK = "action_mask"
 
 def stack_masks(masks: Sequence[Any], actions: Actions) -> np.ndarray | None:
     """Masks of n environments, ``bool[n, actions]``; None if no environment gives one."""
-    if all(mask is None for mask in masks):
+    given = [mask is not None for mask in masks]
+    if not any(given):
         return None
-    return np.stack([np.ones(actions.n, bool) if mask is None else as_mask(mask, actions) for mask in masks])
+    if not all(given):
+        raise EnvironmentFaultError(
+            f"environment {given.index(False)} of {len(given)} gives no info[{INFO_ACTION_MASK!r}], and others do: it "
+            "must be there with every observation, from the first reset on, or never"
+        )
+    return np.stack([as_mask(mask, actions) for mask in masks])
 
 
 def as_mask(mask: Any, actions: Actions) -> np.ndarray:

@@ -116,7 +116,12 @@ class Rewindable(gymnasium.Wrapper[Any, Any, Any, Any]):
 
         Takes the snapshots of all environments, because vector environments pass the same arguments to each.
         """
-        facts, arrays = snapshots[self._index]
+        try:
+            return self._rewound(*snapshots[self._index])
+        except Exception:  # an environment with other randomness may refuse an action that was permitted before
+            return None
+
+    def _rewound(self, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
         if facts["how"] == "state" and self._savable is not None:
             self.env.reset(seed=0)  # wrappers start an episode
             return self._savable.load_state(arrays)

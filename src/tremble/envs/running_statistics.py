@@ -8,7 +8,7 @@ They are arrays by name, such as ``observation-0/mean``; number 0 of a kind is t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import gymnasium
@@ -83,9 +83,10 @@ def set_statistics(found: Mapping[str, Any], arrays: Statistics) -> None:
             normaliser.discounted_reward = arrays[f"{name}/{CARRIED}"].copy()
 
 
-def freeze(env: Any, arrays: Statistics) -> None:
+def freeze(env: Any, arrays: Statistics) -> Callable[[], None]:
     """Let an environment for evaluation normalise by these statistics from now on; an error if they do not fit it.
 
+    The function that is returned undoes that, for environments that are used for something else afterwards.
     Rewards may stay as they are although training normalised them, not the other way round.
     """
     found = normalisers(env)
@@ -102,9 +103,17 @@ def freeze(env: Any, arrays: Statistics) -> None:
             "the agent was trained on observations that gymnasium.wrappers.NormalizeObservation normalised "
             f"({len(lacking)} more of these wrappers than here): evaluate it in an environment with the same wrappers"
         )
+    before, updating = statistics_of(found, carried=True), {n: x.update_running_mean for n, x in found.items()}
     set_statistics(found, arrays)
     for normaliser in found.values():
         normaliser.update_running_mean = False
+
+    def thaw() -> None:
+        set_statistics(found, before)
+        for name, normaliser in found.items():
+            normaliser.update_running_mean = updating[name]
+
+    return thaw
 
 
 def check_statistics(arrays: Statistics) -> Statistics:

@@ -68,8 +68,10 @@ class RunCurve:
 
     @property
     def command(self) -> str:
-        """The command that starts this run."""
+        """The command that starts this run; a comment where it was trained with objects in Python."""
         spec = self.spec
+        if "from_python" in spec or "custom" in (spec["agent"], spec["env"]):
+            return f"# {escape.plain(self.name)}: trained in Python, with an agent or environment given as an object"
         words = ["tremble", "train", spec["agent"]]
         words += ["--env", spec["env"], "--steps", str(spec["steps"]), "--seed", str(spec["seed"])]
         words += ["--hyperparameters", spec["hyperparameters"]] if spec["hyperparameters"] else []
@@ -77,8 +79,11 @@ class RunCurve:
             for name, value in settings.items():
                 words += [option, f"{name}={_as_typed(value)}"]
         words += ["--n-envs", str(spec["n_envs"])] if spec["n_envs"] > 1 else []
+        words += ["--parallel"] if spec["parallel"] else []
+        words += ["--record-every", str(spec["record_every"])] if spec["record_every"] != 500 else []
+        words += ["--evaluate-every", str(spec["evaluate_every"])]
         if spec["evaluate_every"]:
-            words += ["--evaluate-every", str(spec["evaluate_every"])]
+            words += ["--evaluate-env", spec["evaluate_env"]] if spec["evaluate_env"] else []
             length = "steps" if spec["evaluate_steps"] else "episodes"
             words += [f"--evaluate-{length}", str(spec[f"evaluate_{length}"])]
         return shlex.join(escape.plain(word) for word in words)
@@ -100,10 +105,12 @@ def _settings(run: RunLogs) -> tuple[dict[str, Any], dict[str, Any]]:
     """Settings of the agent and of the environment: all of them where the run wrote them, else those it was given."""
     spec, behind = run.spec, run.settings
     agent = behind.get("agent_settings") or {"hyperparameters": spec["hyperparameters"], **spec["agent_options"]}
-    kinds = {part: behind[part] for part in ("criterion", "representation") if part in behind}
+    kinds = {part: behind[part] for part in ("criterion", "representation", "network", "optimiser") if part in behind}
     env = behind.get("env_settings") or dict(spec["env_options"])
     if spec["env"].startswith("atari/"):
         env = env | {"protocol": protocol_of(spec)}
+    if spec["evaluate_env"] is not None:
+        env = env | {"evaluate_env": spec["evaluate_env"]}
     return agent | kinds | {"n_envs": spec["n_envs"]}, env
 
 

@@ -26,9 +26,12 @@ class SpecFields(msgspec.Struct):
     agent_options: dict[str, Any]
     env_options: dict[str, Any]
     n_envs: int
+    parallel: bool
+    record_every: int
     evaluate_every: int
     evaluate_episodes: int
     evaluate_steps: int
+    evaluate_env: str | None
 
 
 class SettingsBehind(msgspec.Struct):
@@ -71,6 +74,8 @@ def read_run(directory: Path | str) -> RunLogs:
     if not isinstance(spec, dict):
         raise CheckpointError(f"{escape.plain(config)} does not describe a run")
     check_row(spec, SpecFields, f"{escape.plain(config)}: spec")
+    if spec["env"] == "custom" and isinstance(described.get("env_name"), str):
+        spec = spec | {"env": described["env_name"], "from_python": True}  # a function, or a ready-made environment
     settings = described.get("settings", {})
     check_row({"settings": settings}, Described, escape.plain(config))
     metrics, episodes, evaluations, timing = (read_rows(directory / f"{log}.jsonl", log) for log in ROWS)

@@ -65,7 +65,7 @@ def train_and_evaluate(spec: RunSpec, agent: Agent, out: Path, show: Callable[[i
         "settings": spec.describe(),
         "rows": run.rows,
         "evaluations": run.evaluation_rows,
-        "episodes": run.episode_rows,
+        "episodes": list(run.episode_rows),
     }
     groups: dict[str, Any]
     if is_jax_env(spec.env) and (world := make_jax_env(spec.env, spec.env_options)).observation_table is not None:

@@ -30,16 +30,16 @@ Rows = Sequence[Mapping[str, Any]]
 
 @dataclass
 class Progress:
-    """What a callback sees: the row that is about to be written, the rows before it, and the agent as it is now."""
+    """What a callback sees: the row that is about to be written, those so far, and the agent as it is now."""
 
     kind: Kind
     """Which log the row belongs to."""
     row: Mapping[str, Any]
     """``step``, and the numbers of this row: ``return``, ``loss``, ...; of an evaluation ``mean``, ``returns``, ..."""
     metrics: Rows
-    """Rows of metrics so far."""
+    """Rows of metrics so far, the present one included."""
     evaluations: Rows
-    """Rows of evaluations so far."""
+    """Rows of evaluations before this one."""
     episodes: Rows
     """Training episodes so far: ``step``, ``return``, ``length``."""
     agent: Callable[[], TrainedAgent]

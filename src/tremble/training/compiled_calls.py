@@ -97,7 +97,7 @@ class Learner(NamedTuple):
         return Learner(Flat.of(state.params), Flat.of(state.target_params), Flat.of(state.opt_state))
 
     def state(self) -> LearnerState:
-        """The whole."""
+        """All parameters and the optimiser's state."""
         return LearnerState(self.params.tree(), self.target_params.tree(), self.opt_state.tree())
 
 
@@ -108,11 +108,11 @@ class LearnNoise(eqx.Module):
     sample: jax.Array
 
 
-@partial(jax.jit, static_argnums=(3,))
-def draw_acts(agent: Agent, seed: jax.Array, t0: jax.Array, n_actions: int) -> Flat[ActNoise]:
-    """The noise of the actions of `BLOCK` transitions from ``t0`` on."""
+@partial(jax.jit, static_argnums=(3, 4))
+def draw_acts(agent: Agent, seed: jax.Array, t0: jax.Array, n_actions: int, length: int) -> Flat[ActNoise]:
+    """The noise of the actions of ``length`` transitions from ``t0`` on."""
     draw = jax.vmap(lambda t: agent.draw_act(stream_key(seed, RandomStream.ACT, t), n_actions))
-    return Flat.of(draw(t0 + jnp.arange(BLOCK, dtype=jnp.int32)))
+    return Flat.of(draw(t0 + jnp.arange(length, dtype=jnp.int32)))
 
 
 @partial(jax.jit, static_argnums=(3,))

@@ -31,6 +31,9 @@ class EpisodeRows(Sequence[Row]):
     def __len__(self) -> int:
         return len(self._steps)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
     @overload
     def __getitem__(self, index: int) -> Row: ...
     @overload

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -173,7 +174,7 @@ def evaluate(
         for _ in range(n):
             envs.append(source())
             stack.callback(envs[-1].close)
-            prepare(envs[-1], source.name, agent.encoder, agent.actions, agent.statistics)
+            stack.callback(prepare(envs[-1], source.name, agent.encoder, agent.actions, agent.statistics))
         if len({id(env.unwrapped) for env in envs}) < n:
             raise SettingsError(f"{source.name} returned the same environment again: it must make a new one each time")
         stack.enter_context(environment_faults("the environment failed during evaluation"))
@@ -185,10 +186,7 @@ def evaluate(
                 raise EvaluationStopped
             mask, acting = stack_masks(masks, agent.actions), [i for i, e in enumerate(playing) if e is not None]
             expected = mask is not None if expected is None else expected
-            given = [masks[i] is not None for i in acting]
-            there = all(given) if expected else any(given)
-            seen = mask[acting] if mask is not None and there else None
-            check_masks(seen, expected, source.name, "in an evaluation")
+            check_masks(None if mask is None else mask[acting], expected, source.name, "in an evaluation")
             now = np.array([(e.number, e.length) if e else (0, 0) for e in playing], np.int32)
             actors = eqx.tree_at(lambda a: a.episode_start, actors, starting)
             chosen, actors = policy.act(actors, obs, mask, keys_at(*now.T))
@@ -213,6 +211,12 @@ def evaluate(
                     finished += 1
                     on_episode(finished)
                     begin(i)
+    if not steps and all(episode.length >= max_steps for episode in begun):
+        warnings.warn(
+            f"no evaluation episode of {source.name} ended within {max_steps:,} steps, where they are cut: give the "
+            "environment a time limit (gymnasium.wrappers.TimeLimit), or evaluate with max_steps=",
+            stacklevel=2,
+        )
     counted = within(begun, steps, ends) if steps else begun
     return Evaluation(
         np.array([e.total for e in counted]),

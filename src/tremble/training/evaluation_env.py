@@ -97,8 +97,11 @@ def evaluation_env(env: Any, options: Mapping[str, Any] | None = None) -> Evalua
     return EvaluationEnv(name_of(env), make)
 
 
-def prepare(made: Env, name: str, encoder: Encoder, actions: Actions, statistics: Statistics) -> None:
-    """Let an environment for evaluation normalise as that of training did; an error unless its spaces are the same."""
+def prepare(made: Env, name: str, encoder: Encoder, actions: Actions, statistics: Statistics) -> Callable[[], None]:
+    """Let an environment for evaluation normalise as that of training did; an error unless its spaces are the same.
+
+    The function that is returned undoes it.
+    """
     seen, taken = made.observation_space, made.action_space
     if Encoder.of(seen) != encoder or Actions.of(taken, name) != actions:
         raise SettingsError(
@@ -106,7 +109,7 @@ def prepare(made: Env, name: str, encoder: Encoder, actions: Actions, statistics
             f"{list(encoder.shape)} ({encoder.kind}, {encoder.dtype}) and it chooses among {actions.n} actions; here "
             f"observations are {seen} and actions {taken}"
         )
-    freeze(made, statistics)
+    return freeze(made, statistics)
 
 
 def evaluation_settings(spec: RunSpec) -> dict[str, Any]:

@@ -106,8 +106,8 @@ class GymLoop(Loop):
         self.agent, self.env, self.seed = agent, env, seed
         self.encoder, self.actions, self.frames_per_step = env.encoder, env.actions, env.frames_per_step
         self.not_restorable = env.not_restorable
-        self.capacity = min(agent.memory_size, steps)
-        """Items that fit into replay."""
+        self.capacity = min(agent.memory_size, -(-steps // n) * n)
+        """Items that fit into replay: at most those of the run, which ends with a step of all environments."""
         self.t = self.episodes = self.updates = 0
         self.learned = 0
         """Rounds of learning are done for transitions before this one."""
@@ -248,6 +248,8 @@ class GymLoop(Loop):
                 outcome = env.receive()
             self._check(outcome.reward, "reward")
             self._check(outcome.final.obs, "observation")
+            if (outcome.terminated | outcome.truncated).any():
+                self._check(outcome.next.obs, "observation at a reset")
             self._check_mask(outcome.next)
         except EnvironmentFaultError:
             # What came before can be saved if the environment forgets this step: it is then made again, with the
@@ -342,9 +344,10 @@ class GymLoop(Loop):
         return self.agent.replay.importance_exponent(t) if self._prioritised else 1.0
 
     def _act_block(self, n: int) -> tuple[int, Any]:
-        """Numbers for the next actions, drawn for `BLOCK` transitions at once, and the first transition of these."""
-        if not self._act_noise[0] <= self.t <= self._act_noise[0] + BLOCK - n:
-            noise = draw_acts(self._arrays, np.int32(self.seed), np.int32(self.t), self.actions.n)
+        """Numbers for the next actions, drawn for many transitions at once, and the first transition of these."""
+        length = max(BLOCK, n)
+        if not self._act_noise[0] <= self.t <= self._act_noise[0] + length - n:
+            noise = draw_acts(self._arrays, np.int32(self.seed), np.int32(self.t), self.actions.n, length)
             self._act_noise = (self.t, noise)
         return self._act_noise
 
@@ -460,6 +463,7 @@ class GymLoop(Loop):
         """Start new episodes in all environments and drop the pending steps of the old ones."""
         n = self.env.n_envs
         self.seen, self._chosen = self._start(self.t), None
+        self._check(self.seen.obs, "observation at a reset")
         for i in range(n):
             self.accumulator.drop(i)
         self._counter.restart()

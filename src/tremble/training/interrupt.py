@@ -15,9 +15,9 @@ from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 ACKNOWLEDGED = {
-    signal.SIGINT: "interrupted: the run ends after the step, compilation or evaluation under way, and is saved; "
+    signal.SIGINT: "interrupted: the run ends after the step or compiled call under way, and is saved; "
     "Ctrl-C once more ends it now",
-    signal.SIGTERM: "terminated: the run ends after the step, compilation or evaluation under way, and is saved",
+    signal.SIGTERM: "terminated: the run ends after the step or compiled call under way, and is saved",
 }
 end_now: Callable[[signal.Signals], None] | None = None
 """What a second signal does at once, in a thread. A program that owns its process sets it and ends the process, which
@@ -27,6 +27,9 @@ leaves a run as SIGKILL does; None raises in the main thread as soon as XLA retu
 @contextmanager
 def deferred_signals(notify: Callable[[str], None]) -> Iterator[Callable[[], signal.Signals | None]]:
     """Defer the first signal: the yielded function returns it once it came, and ``notify`` is told in a thread.
+
+    At the end of the block it takes effect: KeyboardInterrupt, or an exit (`stopped_by`). Signals that the program
+    ignores stay ignored.
 
     A second signal ends the program (`end_now`) or raises, wherever the program is. What was made since the last
     checkpoint is then not saved, because the state may be in the middle of a step; the run continues from there.
@@ -46,7 +49,8 @@ def deferred_signals(notify: Callable[[str], None]) -> Iterator[Callable[[], sig
     os.set_blocking(writer, False)
     listener = threading.Thread(target=_listen, args=(reader, notify), name="tremble-signals", daemon=True)
     listener.start()
-    before = {number: signal.signal(number, note) for number in SIGNALS}
+    heard = [number for number in SIGNALS if signal.getsignal(number) not in (signal.SIG_IGN, None)]
+    before = {number: signal.signal(number, note) for number in heard}
     woken = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     try:
         yield lambda: asked
@@ -56,6 +60,8 @@ def deferred_signals(notify: Callable[[str], None]) -> Iterator[Callable[[], sig
             signal.signal(number, handler)
         os.close(writer)  # the listener reads the end of the pipe
         listener.join()
+    if asked is not None:
+        raise stopped_by(asked)
 
 
 def _listen(reader: int, notify: Callable[[str], None]) -> None:

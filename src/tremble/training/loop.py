@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -42,9 +43,10 @@ class Episode(NamedTuple):
 class EpisodeState:
     """What an `EpisodeCounter` knows, as a checkpoint holds it."""
 
-    totals: list[float]
+    totals: list[float | None]
+    """None where a return is not finite, as everywhere in files."""
     lengths: list[int]
-    recent: list[tuple[int, float, int]]
+    recent: list[tuple[int, float | None, int]]
 
 
 class EpisodeCounter:
@@ -55,7 +57,7 @@ class EpisodeCounter:
         self._totals, self._lengths = [0.0] * n_envs, [0] * n_envs
         self._recent: list[Episode] = []
         self.finished: list[Episode] = []
-        """Episodes that ended since whoever reads this list last emptied it."""
+        """Episodes that ended since this list was last cleared."""
 
     def add(self, env: int, step: int, reward: float, over: bool) -> None:
         """Count transition number ``step`` (from 1) of the run, made in environment ``env``."""
@@ -87,14 +89,23 @@ class EpisodeCounter:
 
     def state(self) -> EpisodeState:
         """JSON-ready; `finished` is not part of it."""
-        return EpisodeState(self._totals, self._lengths, [(e.step, e.total, e.length) for e in self._recent])
+        totals, recent = [_or_none(x) for x in self._totals], self._recent
+        return EpisodeState(totals, self._lengths, [(e.step, _or_none(e.total), e.length) for e in recent])
 
     def load(self, state: EpisodeState) -> None:
         """Continue from a `state`."""
         if not len(state.totals) == len(state.lengths) == len(self._totals):
             raise ValueError(f"episodes of {len(state.totals)} environments, and there are {len(self._totals)}")
-        self._totals, self._lengths = list(state.totals), list(state.lengths)
-        self._recent = [Episode(*episode) for episode in state.recent]
+        self._totals, self._lengths = [_or_nan(x) for x in state.totals], list(state.lengths)
+        self._recent = [Episode(step, _or_nan(total), length) for step, total, length in state.recent]
+
+
+def _or_none(total: float) -> float | None:
+    return total if math.isfinite(total) else None
+
+
+def _or_nan(total: float | None) -> float:
+    return math.nan if total is None else total
 
 
 class Loop(ABC):
@@ -114,7 +125,7 @@ class Loop(ABC):
     resumable: bool = True
     """Whether the state is that between two steps, so that it may be saved."""
     finished: list[Episode]
-    """Episodes that ended since whoever reads this list last emptied it."""
+    """Episodes that ended since this list was last cleared."""
 
     @property
     @abstractmethod

@@ -16,6 +16,7 @@ from tremble.core import JaxEnv
 from tremble.envs.encoding import Actions
 from tremble.envs.gym import name_of
 from tremble.envs.registry import is_jax_env
+from tremble.records import finite
 from tremble.settings import SettingsError
 from tremble.training.loop import DEFAULT_CHUNK
 from tremble.training.run import Run, train
@@ -109,6 +110,10 @@ def _train_stacked(specs: list[RunSpec], built: list[tuple[Agent, JaxEnv]], chun
         params = jax.tree.map(lambda x, i=i: x[i], state.learner.params)
         counts = Counts(steps, int(record.rows[-1]["updates"]), int(record.rows[-1]["episodes"]), steps)
         trained = TrainedAgent(single, params, encoder_of(world), Actions.numbered(world.n_actions), counts, spec)
-        episodes = [episode.row() for episode in record.episodes.finished]
-        runs.append(Run(spec, trained, record.rows, [], record.step_log(), record.snapshots(), episodes))
+        rows, episodes = ([finite(row) for row in found] for found in (record.rows, _episodes(record)))
+        runs.append(Run(spec, trained, rows, [], record.step_log(), record.snapshots(), episodes))
     return runs
+
+
+def _episodes(record: Record) -> list[dict[str, Any]]:
+    return [episode.row() for episode in record.episodes.finished]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -16,14 +17,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import gymnasium
 import jax
 import numpy as np
+from gymnasium.vector import VectorEnv
 
 from tremble import escape
 from tremble.agent import Agent
 from tremble.envs.encoding import Actions, Encoder
+from tremble.envs.faults import EnvironmentFaultError
 from tremble.envs.gym import name_of
 from tremble.networks import choice_in_words
+from tremble.presets import PARTS
 from tremble.records import finite
 from tremble.settings import SettingsError, reference
 from tremble.trackers import Trackers, open_trackers
@@ -33,7 +38,7 @@ from tremble.training.consent import code_of_agent, code_of_environment, require
 from tremble.training.episode_rows import EpisodeRows
 from tremble.training.evaluation import EvaluationStopped, evaluate
 from tremble.training.evaluation_env import EvaluationEnv, evaluation_maker, evaluation_settings, prepare
-from tremble.training.interrupt import deferred_signals, stopped_by
+from tremble.training.interrupt import deferred_signals
 from tremble.training.loop import DEFAULT_CHUNK, Loop, next_stop
 from tremble.training.machine import MadeWith
 from tremble.training.open_loop import open_loop
@@ -66,7 +71,7 @@ class Run:
     observation table that were stepped under Gymnasium: action, reward, done, optimal. All others: empty."""
     snapshots: dict[str, np.ndarray]
     """Runs inside XLA have one entry per row of `metrics`: atoms[actions, n] and scores[actions] at the start state."""
-    episode_rows: list[dict[str, Any]]
+    episode_rows: Sequence[dict[str, Any]]
     """One entry per training episode: step at its end, return, length."""
     best: TrainedAgent | None = None
     """The agent at its best evaluation (ties: the latest); None if there was no evaluation."""
@@ -94,11 +99,11 @@ class Run:
         return int(self.log["optimal"].sum())
 
 
-def _table(rows: list[dict[str, Any]], columns: tuple[str, ...], counts: tuple[str, ...]) -> pd.DataFrame:
+def _table(rows: Sequence[dict[str, Any]], columns: tuple[str, ...], counts: tuple[str, ...]) -> pd.DataFrame:
     """Rows as a table, with these columns if there are none; ``counts`` are whole numbers."""
     import pandas as pd
 
-    return pd.DataFrame(rows, columns=None if rows else list(columns)).astype(dict.fromkeys(counts, int))
+    return pd.DataFrame(list(rows), columns=None if rows else list(columns)).astype(dict.fromkeys(counts, int))
 
 
 def train(
@@ -123,7 +128,7 @@ def train(
     trackers: Sequence[str] = (),
     callback: Callback | None = None,
     on_progress: Callable[[int, dict[str, Any]], None] = lambda step, row: None,
-    on_message: Callable[[str], None] = lambda text: None,
+    on_message: Callable[[str], None] | None = None,
     **agent_options: Any,
 ) -> Run:
     """Train an agent on an environment and return the run.
@@ -138,6 +143,11 @@ def train(
     ``callback`` is called with every row of metrics and every evaluation (`tremble.training.callback`): the numbers it
     returns are added to the row, and it may stop the run, which is then returned as it is.
     ``replay_file`` keeps the pictures of Atari's replay in a file instead of in memory.
+    ``on_progress(step, row)`` is called after every ``chunk`` steps with the newest row of metrics, and
+    ``on_message(text)`` with what the command line prints: neither changes the run. The first call compiles, which takes
+    some seconds.
+
+    Ctrl-C raises KeyboardInterrupt after the step under way; with ``out`` everything is saved before.
     """
     if isinstance(agent, Agent) and agent_options:
         raise SettingsError("settings by name go with an agent's name; change the Agent itself, or name a preset")
@@ -174,8 +184,20 @@ def train(
     )
 
 
-def resume(directory: str | Path, *, steps: int | None = None, trust_code: bool = False, **how: Any) -> Run:
+def resume(
+    directory: str | Path,
+    *,
+    steps: int | None = None,
+    agent: Agent | None = None,
+    env: Any = None,
+    evaluate_env: Any = None,
+    trust_code: bool = False,
+    **how: Any,
+) -> Run:
     """Continue the run in a directory to its end with the settings recorded there.
+
+    Objects that training was given (an `Agent`, a function that makes environments) are not in the files: give them
+    again as ``agent``, ``env`` and ``evaluate_env``.
 
     ``steps`` lengthens the run, also one that is finished or that a callback stopped. Parameters and rows are then
     those of a run of that length, except that rows which only the old end had stay.
@@ -186,24 +208,30 @@ def resume(directory: str | Path, *, steps: int | None = None, trust_code: bool 
     directory = Path(directory)
     described = RunFiles(directory).described()
     spec = described.record("spec", RunSpec)
-    if CUSTOM in (spec.agent, spec.env, spec.evaluate_env):
-        raise SettingsError(
-            f"{directory} was trained with an agent or environment given as an object: repeat the call to "
-            "tremble.train with the same objects and out=, which continues it"
-        )
+    given = {"agent": agent, "env": env, "evaluate_env": evaluate_env}
+    named = {"agent": spec.agent, "env": spec.env, "evaluate_env": spec.evaluate_env}
+    for name, value in given.items():
+        if named[name] == CUSTOM and value is None:
+            raise SettingsError(
+                f"{directory} was trained with {name} given as an object, which its files do not hold: give it again, "
+                f"tremble.resume({str(directory)!r}, {name}=...)"
+            )
+        if named[name] != CUSTOM and value is not None:
+            raise SettingsError(f"{directory} was trained with {name} {named[name]!r}: leave {name}= out")
     if steps is not None and steps < spec.steps:
         raise SettingsError(f"{directory} is a run of {spec.steps:,} steps: it can be lengthened, not cut to {steps:,}")
     spec = spec if steps is None else dataclasses.replace(spec, steps=steps)
     recorded = described.settings()
     require_consent(described.path, code_of_agent(spec, recorded) | code_of_environment(spec), trust_code)
-    agent = spec.rebuild_agent(recorded)
+    agent = spec.rebuild_agent(recorded) if agent is None else agent
     # Before anything is allocated: the settings may ask for another network than the one that is there.
     if described.arrays:
         group = "state/learner" if any(name.startswith("state/") for name in described.arrays) else "learner"
         with described.reading():
             encoder, actions = described.record("encoder", Encoder), described.record("actions", Actions)
             described.tree(group, learner_shapes(agent, encoder, actions.n))
-    return run_loop(spec, agent, spec.env, directory, lengthen=steps is not None, **how)
+    env = spec.env if env is None else env
+    return run_loop(spec, agent, env, directory, evaluate_env=evaluate_env, lengthen=steps is not None, **how)
 
 
 def run_loop(
@@ -220,15 +248,16 @@ def run_loop(
     trackers: Sequence[str] = (),
     callback: Callback | None = None,
     on_progress: Callable[[int, dict[str, Any]], None] = lambda step, row: None,
-    on_message: Callable[[str], None] = lambda text: None,
+    on_message: Callable[[str], None] | None = None,
 ) -> Run:
     """Open the loop of a run, restore what its directory holds, and train to the last step.
 
     ``lengthen``: the directory may hold the same run with fewer steps, or one that a callback stopped.
     """
     save_every = checkpoint_every or max(1000, spec.steps // 20)
+    notify, on_message = on_message or _to_stderr, on_message or (lambda text: None)
     # Closed also on Ctrl-C and on errors: completed steps are saved.
-    with deferred_signals(on_message) as asked, closing(open_loop(spec, agent, env, replay_file)) as loop:
+    with deferred_signals(notify) as asked, closing(open_loop(spec, agent, env, replay_file)) as loop:
         on_message(loop.memory)
         if (choice := choice_in_words(loop.agent.network, loop.encoder.shape)) is not None:
             on_message(choice)
@@ -238,16 +267,20 @@ def run_loop(
                 return asked() is not None
 
             if run.start(trackers, lengthen):
-                on_message(f"continuing at step {loop.t:,}")
+                at_end = loop.t >= spec.steps and run.stopped is None
+                hint = f"the run is finished; tremble resume {directory} --steps N lengthens it"
+                on_message(hint if at_end else f"continuing at step {loop.t:,}")
             run.make_owed_evaluation(stop)
             while loop.t < spec.steps and run.stopped is None and not stop():
                 run.advance(chunk, stop)
                 on_progress(loop.t, run.summary())
-            if (number := asked()) is not None:
-                raise stopped_by(number)
             if run.stopped is not None:
                 on_message(f"stopped at step {run.stopped.step:,}: {run.stopped.reason}")
         return run.result()  # while the loop is open: statistics may be in processes of the environments
+
+
+def _to_stderr(text: str) -> None:
+    print(f"tremble: {text}", file=sys.stderr, flush=True)
 
 
 class RunInProgress:
@@ -273,6 +306,8 @@ class RunInProgress:
             "settings": spec.describe(loop.agent),
             "encoder": loop.encoder.describe(),
             "actions": loop.actions.describe(),
+            "parts": {part: reference(type(getattr(loop.agent, part))) for part in PARTS},
+            "env_name": name_of(env) if isinstance(env, str | gymnasium.Env | VectorEnv) else reference(env),
             "callback": None if callback is None else reference(callback),
         }
         self.rows: list[dict[str, Any]] = []
@@ -330,8 +365,11 @@ class RunInProgress:
         self.rows, self.evaluations = self.files.rows("metrics"), self.files.rows("evaluations")
         self.episodes = EpisodeRows(self.files.rows("episodes"))
         if self.evaluations and (path := self.files.best_weights()) is not None:
-            self.best = load(path, self.loop.agent)
-        self._owed = "owes_evaluation" in contents.meta
+            best = load(path, self.loop.agent)
+            # Another one is of an evaluation after the checkpoint, which an exact resume repeats.
+            if exact or best.counts.transitions in [row["step"] for row in self.evaluations]:
+                self.best = best
+        self._owed = "owes_evaluation" in contents.meta and self.evaluation_env is not None
         self._saved_at = self.loop.t
         there = contents.meta.get("callback")
         if there is not None and there != self.described["callback"]:
@@ -365,6 +403,8 @@ class RunInProgress:
         self._settled = True
         if passed(self.save_every) or at_end or self.stopped or time.monotonic() - self._saved_time > SAVE_SECONDS:
             self._save()
+        if self.stopped:
+            self.files.describe(self.described)
 
     def make_owed_evaluation(self, stop: Callable[[], bool] = lambda: False) -> None:
         """The evaluation at the step of the checkpoint, if it was interrupted."""
@@ -397,6 +437,9 @@ class RunInProgress:
         except EvaluationStopped:
             self._owed = True
             return
+        except EnvironmentFaultError:
+            self._owed = self._settled = True  # the state before the evaluation is saved
+            raise
         self._owed = False
         if all(row["mean"] is None or result.mean >= row["mean"] for row in self.evaluations):
             self.best = self._copy()
@@ -472,7 +515,7 @@ class RunInProgress:
             self.evaluations,
             loop.step_log(),
             loop.snapshots(),
-            list(self.episodes),
+            self.episodes,
             self.best,
             self.stopped,
         )

@@ -223,6 +223,7 @@ class RunFiles:
     def _refuse_others(self, here: Mapping[str, Any], there: Mapping[str, Any], lengthen: bool) -> None:
         """Refuse the directory of another run; say which of the settings that the command gives differ, and how."""
         different = _differences(here["settings"], there.get("settings"))
+        different |= _differences(here["parts"], there.get("parts"))  # two kinds may have the same settings
         if lengthen:
             different.pop("steps", None)  # `resume` has refused fewer steps
         if not different:
@@ -230,9 +231,12 @@ class RunFiles:
         given = _differences(here["spec"], there.get("spec"))
         where, shown = escape.plain(self.directory), _chosen(different, given) or different
         mine, theirs = different.get("steps", (0, 0))
-        if different.keys() <= {"steps", "evaluate_every"} and mine > theirs:  # by default a tenth of the steps
+        if (
+            different.keys() <= {"steps", "evaluate_every"} and type(theirs) is int and mine > theirs
+        ):  # by default a tenth of the steps
             raise CheckpointError(
-                f"{where} holds this run with {theirs:,} steps. To lengthen it: tremble resume {where} --steps {mine}"
+                f"{where} holds this run with {theirs:,} steps. To lengthen it: tremble resume {where} --steps {mine} "
+                f"(in Python tremble.resume({str(self.directory)!r}, steps={mine}))"
             )
         listed = "; ".join(
             f"{escape.plain(n)} is {_shown(b)} there and {_shown(a)} here" for n, (a, b) in shown.items()

@@ -21,8 +21,9 @@ from tremble.envs.encoding import Actions, Encoder
 from tremble.envs.masks import as_mask
 from tremble.envs.running_statistics import Statistics, check_statistics
 from tremble.networks import Network
+from tremble.presets import PARTS
 from tremble.records import CheckpointError
-from tremble.settings import SettingsError, describe
+from tremble.settings import SettingsError, describe, reference
 from tremble.training import checkpoint
 from tremble.training.consent import code_of_agent, require_consent
 from tremble.training.loop import Count
@@ -210,7 +211,9 @@ def load(
         except SettingsError as error:
             raise CheckpointError(f"the agent in {file} cannot be made: {error}") from error
     else:
-        here = describe(agent)
+        here, there = describe(agent), contents.record("parts", dict[str, str])
+        here |= {part: reference(type(getattr(agent, part))) for part in there if part in PARTS}
+        recorded |= there
         changed = sorted(name for name in here.keys() & recorded.keys() if here[name] != recorded[name])
         if changed:
             raise CheckpointError(f"{file} was made with other settings of the agent: {', '.join(changed)}")
