@@ -240,9 +240,8 @@ def _whole_numbers(values: Iterable[Any], name: str) -> tuple[Any, ...]:
 
 def _is_whole(value: Any) -> bool:
     """Whether a number has no fraction, however it is written."""
-    if isinstance(value, bool | str | list | tuple | None):
-        return False
-    return math.isfinite(value) and float(value).is_integer()
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    return is_number and math.isfinite(value) and float(value).is_integer()
 
 
 def whole_number(text: str) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -180,10 +179,9 @@ def _show_run(go: Callable[[dict[str, Any]], Any], title: str, steps: int, out: 
             shown = (row["mean"], min(returns, default=None), max(returns, default=None))
             table.add_row(f"{row['step']:,}", *["not finite" if x is None else f"{x:.2f}" for x in shown])
         console.print(table)
-        best = max(
-            run.evaluation_rows, key=lambda row: (-math.inf if row["mean"] is None else row["mean"], row["step"])
-        )
-        if best is not run.evaluation_rows[-1] and best["mean"] is not None:
+        finite = [row for row in run.evaluation_rows if row["mean"] is not None]
+        best = max(finite, key=lambda row: (row["mean"], row["step"]), default=run.evaluation_rows[-1])
+        if best is not run.evaluation_rows[-1]:
             console.print(f"best: {best['mean']:.2f} at step {best['step']:,}   tremble evaluate --weights best")
     where = escape.console(out)
     console.print(f"saved in [bold]{where}[/]" + ("" if run.log else f"   next: tremble evaluate {where}"))

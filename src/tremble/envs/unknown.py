@@ -7,6 +7,7 @@ from importlib.metadata import distributions
 
 import gymnasium
 
+from tremble import escape
 from tremble.envs.registry import jax_env_names
 from tremble.settings import SettingsError, nearest
 
@@ -27,7 +28,7 @@ def refuse_unknown(env: str) -> None:
                 "give one of `tremble list`, a Gymnasium id, or module:Class. If a package registers it when it is "
                 f"imported, name that before the id: PACKAGE:{env}"
             )
-    raise SettingsError(f"there is no environment {env!r}; {hint}")
+    raise SettingsError(f"there is no environment {env!r}; {escape.plain(hint)}")
 
 
 def likely_packages(env: str) -> list[str]:

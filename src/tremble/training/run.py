@@ -144,8 +144,8 @@ def train(
     returns are added to the row, and it may stop the run, which is then returned as it is.
     ``replay_file`` keeps the pictures of Atari's replay in a file instead of in memory.
     ``on_progress(step, row)`` is called after every ``chunk`` steps with the newest row of metrics, and
-    ``on_message(text)`` with what the command line prints: neither changes the run. The first call compiles, which takes
-    some seconds.
+    ``on_message(text)`` with what the command line prints: neither changes the run. Before the first one the run
+    compiles, which takes some seconds.
 
     Ctrl-C raises KeyboardInterrupt after the step under way; with ``out`` everything is saved before.
     """

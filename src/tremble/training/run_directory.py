@@ -256,7 +256,7 @@ class RunFiles:
                 return  # reading that checkpoint reports the damage; until then keep every block
         for path in (self.directory / "checkpoints" / checkpoint.BLOCKS).glob("*.safetensors"):
             if path.stem not in used:
-                path.unlink(missing_ok=True)
+                _remove(path)
 
     def _cut_logs(self, contents: Contents) -> None:
         """Remove what was logged after the checkpoint: the resumed run logs it again."""
