@@ -283,7 +283,7 @@ def test_resume_of_a_finished_run_changes_nothing(cartpole):
     _, directory = cartpole
     before = (directory / "mine" / "metrics.jsonl").read_bytes()
     result = tremble("resume", "mine", cwd=directory)
-    assert result.returncode == 0 and "continuing at step 400" in result.stdout
+    assert result.returncode == 0 and "the run is finished; tremble resume mine --steps N lengthens it" in result.stdout
     assert (directory / "mine" / "metrics.jsonl").read_bytes() == before
 
 

@@ -48,7 +48,6 @@ def shown_progress(title: str, steps: int) -> Iterator[Show]:
     """Show progress on the console; the function that is yielded takes the step and the newest row of metrics."""
     speed = Speed()
     if not console.is_terminal:
-        console.print("compiling, some seconds", style="dim")
         yield _lines(steps, speed)
         return
     columns = (

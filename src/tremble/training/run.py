@@ -269,7 +269,7 @@ def run_loop(
             if run.start(trackers, lengthen):
                 at_end = loop.t >= spec.steps and run.stopped is None
                 hint = f"the run is finished; tremble resume {directory} --steps N lengthens it"
-                on_message(hint if at_end else f"continuing at step {loop.t:,}")
+                on_message(hint if at_end else f"continuing at step {loop.t:,}, after some seconds of compiling")
             run.make_owed_evaluation(stop)
             while loop.t < spec.steps and run.stopped is None and not stop():
                 run.advance(chunk, stop)
