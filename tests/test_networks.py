@@ -426,3 +426,23 @@ def test_both_loops_see_truths_as_truths():
         agent.agent.predict(agent.params, jnp.asarray(obs, jnp.float32)[None]).atoms[0],
         rtol=1e-5,
     )
+
+
+class FloatsOnly(eqx.Module):
+    """A torso that takes floating-point observations only, as convolutions of Equinox do."""
+
+    def init(self, key, obs_shape):
+        conv = eqx.nn.Conv2d(obs_shape[-1], 2, 3, key=key)
+        return lambda obs: conv(jnp.moveaxis(obs, -1, 0)).mean((1, 2)), 2
+
+
+class Bytes(gymnasium.Env):
+    """Pictures of bytes."""
+
+    observation_space = gymnasium.spaces.Box(0, 255, (8, 8, 3), np.uint8)
+    action_space = gymnasium.spaces.Discrete(2)
+
+
+def test_a_torso_that_cannot_take_what_replay_stores_is_refused_before_the_first_step():
+    with pytest.raises(SettingsError, match=r"fails for observations uint8\[8, 8, 3\].*obs.astype"):
+        tremble.train("pqr", Bytes, steps=30, network=FloatsOnly())

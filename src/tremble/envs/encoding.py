@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -58,7 +59,7 @@ class Encoder:
                 start = tuple(int(n) for n in np.broadcast_to(np.ravel(space.start), (len(sizes),)))
                 return Encoder("choice", (sum(sizes),), sizes=sizes, start=start)
             case spaces.Dict():
-                return _composed("dict", _encoders_of(space))
+                return _composed("dict", _encoders_of(space.spaces))
             case spaces.Tuple():
                 return _composed("tuple", {str(i): Encoder.of(part) for i, part in enumerate(space.spaces)})
         raise UnsupportedSpaceError(
@@ -111,10 +112,10 @@ class Encoder:
             raise ValueError(f"an encoder of kind {self.kind!r} and shape {self.shape} with other components")
 
 
-def _encoders_of(space: spaces.Dict) -> dict[str, Encoder]:
+def _encoders_of(parts: Mapping[str, spaces.Space[Any]]) -> dict[str, Encoder]:
     """The encoder of each part of a dict; an error names the parts that have none, and how to leave them out."""
     encoders, refused = {}, {}
-    for key, part in space.spaces.items():
+    for key, part in parts.items():
         try:
             encoders[key] = Encoder.of(part)
         except UnsupportedSpaceError as error:
@@ -123,7 +124,7 @@ def _encoders_of(space: spaces.Dict) -> dict[str, Encoder]:
         return encoders
     if not encoders:
         raise next(iter(refused.values()))
-    lost = " and ".join(f"{key!r} ({type(space.spaces[key]).__name__})" for key in refused)
+    lost = " and ".join(f"{key!r} ({type(parts[key]).__name__})" for key in refused)
     raise UnsupportedSpaceError(
         f"the part {lost} of the observations is not supported. To leave it out: "
         f"gymnasium.wrappers.FilterObservation(env, {list(encoders)}), in a function that makes the environment"
