@@ -163,7 +163,7 @@ def in_an_evaluation(number: signal.Signals) -> Callable[[int], None]:
     """A signal to itself between two episodes of an evaluation."""
 
     def install(n: int) -> None:
-        from tremble.training import run
+        from tremble.training import run_in_progress as run
 
         original, trap = run.evaluate, _trap(n, lambda: os.kill(os.getpid(), number))
         run.evaluate = lambda *args, **kwargs: original(*args, **kwargs, on_episode=lambda done: trap())  # type: ignore

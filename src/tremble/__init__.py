@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from tremble.presets import make
     from tremble.training.evaluation import Evaluation, evaluate
     from tremble.training.many import train_many
-    from tremble.training.run import Run, resume, train
+    from tremble.training.result import Run
+    from tremble.training.run import resume, train
     from tremble.training.trained import TrainedAgent, load
 
     __version__: str
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "ReturnDist": "tremble.dist",
     "Evaluation": "tremble.training.evaluation",
-    "Run": "tremble.training.run",
+    "Run": "tremble.training.result",
     "TrainedAgent": "tremble.training.trained",
     "evaluate": "tremble.training.evaluation",
     "load": "tremble.training.trained",

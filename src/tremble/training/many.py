@@ -19,7 +19,8 @@ from tremble.envs.registry import is_jax_env
 from tremble.records import finite
 from tremble.settings import SettingsError
 from tremble.training.loop import DEFAULT_CHUNK
-from tremble.training.run import Run, train
+from tremble.training.result import Run
+from tremble.training.run import train
 from tremble.training.spec import RunSpec
 from tremble.training.trained import Counts, TrainedAgent
 from tremble.training.xla_loop import Record, encoder_of, iterate
