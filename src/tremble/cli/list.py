@@ -122,7 +122,7 @@ def _show_section(title: str, names: Mapping[str, str]) -> None:
             table.add_row(f"  [bold]{escape.console(name)}[/]", Text(escape.plain(line)))
         console.print(table)
     else:
-        console.print(Padding(Text(escape.plain("  ".join(names))), (0, 0, 0, 2)))
+        console.print(Padding(Text("  ".join(map(escape.plain, names))), (0, 0, 0, 2)))
     console.print()
 
 
