@@ -24,7 +24,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -264,6 +264,7 @@ def child(case: Case, directory: Path, moment: Moment | None, n: int) -> int:
     if process:
         return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
     code = 0
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it in what it starts in the background
     try:
         with open(os.devnull, "w") as nowhere:
             os.dup2(nowhere.fileno(), 1)
@@ -351,13 +352,14 @@ def run_case(case: Case, rounds: int, seed: str) -> Result:
     return result
 
 
-def run_cases(cases: tuple[Case, ...], rounds: int, seed: int, jobs: int) -> list[Result]:
-    """All cases, ``jobs`` at a time, each in a process of its own."""
+def run_cases(cases: tuple[Case, ...], rounds: int, seed: int, jobs: int) -> Iterator[Result]:
+    """All cases, ``jobs`` at a time, each in a process of its own; yields what came of each, in their order."""
     import tremble.training.run  # noqa: F401 (before the forks)
 
     with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("fork")) as pool:
         waiting = [pool.submit(run_case, case, rounds, f"{seed}-{k}") for k, case in enumerate(cases)]
-        return [future.result() for future in waiting]
+        for future in waiting:
+            yield future.result()
 
 
 def table(results: list[Result]) -> str:
@@ -385,15 +387,21 @@ def main() -> None:
         os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
         os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "0"
         chosen = tuple(case for case in CASES if options.only in case.name)
-        results = run_cases(chosen, options.rounds, options.seed, options.jobs)
-    text = table(results)
-    print(text)
-    if options.out:
-        options.out.mkdir(parents=True, exist_ok=True)
-        head = "# Interrupted runs\n\nWritten by `python -m tests.kills --out docs/results/interruptions`"
-        about = f" (rounds {options.rounds}, seed {options.seed}). Numbers count interruptions that took place.\n\n"
-        (options.out / "README.md").write_text(head + about + text)
+        results: list[Result] = []
+        for result in run_cases(chosen, options.rounds, options.seed, options.jobs):
+            results.append(result)
+            if options.out:
+                write(results, options.out, options.rounds, options.seed)
+    print(table(results))
     sys.exit(any(result.different for result in results))
+
+
+def write(results: list[Result], out: Path, rounds: int, seed: int) -> None:
+    """The page of the cases so far."""
+    out.mkdir(parents=True, exist_ok=True)
+    head = "# Interrupted runs\n\nWritten by `python -m tests.kills --out docs/results/interruptions`"
+    about = f" (rounds {rounds}, seed {seed}). Numbers count interruptions that took place.\n\n"
+    (out / "README.md").write_text(head + about + table(results))
 
 
 if __name__ == "__main__":
