@@ -334,7 +334,9 @@ class Vector:
             raise EnvironmentFaultError(
                 f"info[{INFO_ACTION_MASK!r}] must have a row for each of {self.n_envs} environments, got {len(rows)}"
             )
-        return stack_masks([row if there else None for row, there in zip(rows, given, strict=True)], self.actions)
+        # A reset of some environments, and final masks, say nothing about the others.
+        unknown = np.ones(self.actions.n, bool)
+        return stack_masks([row if there else unknown for row, there in zip(rows, given, strict=True)], self.actions)
 
     def _final(self, seen: Observation, info: dict[str, Any], ended: np.ndarray) -> Observation:
         """The final observations in the same-step mode."""
