@@ -223,7 +223,7 @@ class RunFiles:
     def _refuse_others(self, here: Mapping[str, Any], there: Mapping[str, Any], lengthen: bool) -> None:
         """Refuse the directory of another run; say which of the settings that the command gives differ, and how."""
         different = _differences(here["settings"], there.get("settings"))
-        different |= _differences(here["parts"], there.get("parts"))  # two kinds may have the same settings
+        different |= _differences(here.get("parts"), there.get("parts"))  # two kinds may have the same settings
         if lengthen:
             different.pop("steps", None)  # `resume` has refused fewer steps
         if not different:
