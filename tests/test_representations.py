@@ -13,7 +13,7 @@ import pytest
 import rlax
 import scipy.integrate
 import scipy.stats
-from agent_helpers import batch_losses, flat_agent, predict_each, predict_one
+from agent_helpers import auxiliary_losses, batch_losses, flat_agent, predict_each, predict_one
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -92,6 +92,23 @@ def test_mmd_by_its_definition(x, y):
     assert float(jax.jit(squared_mmd)(np.float32(x), np.float32(y))) == pytest.approx(max(expected, 0), abs=2e-4)
 
 
+@given(few, few)
+def test_the_gradient_of_mmd_is_that_of_its_definition(x, y):
+    """The closed form beside automatic differentiation of the formula, in both arguments and in float64."""
+
+    def definition(x, y):
+        def mean(a, b):
+            return sum(jnp.exp(-((a[:, None] - b[None, :]) ** 2) / h) for h in range(1, 11)).mean()
+
+        return mean(x, x) + mean(y, y) - 2 * mean(x, y)
+
+    with jax.enable_x64(True):
+        x, y = jnp.asarray(x, jnp.float64), jnp.asarray(y, jnp.float64)
+        ours, theirs = jax.grad(squared_mmd, (0, 1))(x, y), jax.grad(definition, (0, 1))(x, y)
+        for a, b in zip(ours, theirs, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+
+
 def test_mmd_is_least_at_the_target():
     y = jnp.array([0.0, 1.0, 3.0])
     assert float(squared_mmd(y, y)) == pytest.approx(0, abs=1e-6)
@@ -152,7 +169,8 @@ def test_implicit_levels():
         np.testing.assert_allclose(dist.levels[0], (np.arange(n) + 0.5) / n, rtol=1e-6)
     many = jit_each(agent, params, jnp.ones((2000, 2)), "online", jax.random.key(1))
     levels = np.asarray(many.levels[:, 0])
-    assert (np.diff(levels, axis=-1) >= 0).all()
+    chosen = jit_each(agent, params, jnp.ones((20, 2)), "choose", jax.random.key(1))
+    assert (np.diff(np.asarray(chosen.levels), axis=-1) >= 0).all(), "criteria read atoms in the order of their levels"
     assert scipy.stats.kstest(levels.ravel(), "uniform").pvalue > 1e-4, "uniform, and fresh for every sample"
     even = agent_of(Implicit(n_choose=3, choose_levels="midpoints"))
     np.testing.assert_allclose(
@@ -163,7 +181,7 @@ def test_implicit_levels():
 def test_the_level_is_heard():
     """Another level is another output: the network is not a constant in it."""
     head = ImplicitHead(jax.random.key(0), 8, 3, 64, 0, False, False)
-    out = head(jnp.ones(8), jnp.array([0.1, 0.5, 0.9]))
+    out = head(jnp.ones((1, 8)), jnp.array([[0.1, 0.5, 0.9]]))[0]
     assert out.shape == (3, 3) and (np.abs(np.diff(np.asarray(out))) > 1e-4).all()
 
 
@@ -202,7 +220,7 @@ class NormalQuantiles(eqx.Module):
     """The quantile function of N(0, 1), in place of a network."""
 
     def __call__(self, features, levels, key=None):
-        return jax.scipy.special.ndtri(levels)[None]
+        return jax.scipy.special.ndtri(levels)[:, None]
 
 
 def at(obs):
@@ -218,7 +236,7 @@ def test_the_fraction_gradient_is_that_of_w1():
     def loss(bias):
         head = eqx.tree_at(lambda h: (h.fractions.bias, h.quantiles), made, (bias, NormalQuantiles()))
         network = Network(Mlp(jax.random.key(0), 1, ()), head)
-        return FullyParameterised(4).auxiliary_loss(network, network, at(jnp.ones(1)))[0]
+        return auxiliary_losses(agent_of(FullyParameterised(4)), network, network, at(jnp.ones(1)))[0]
 
     def w1(bias):
         steps = np.exp(bias) / np.exp(bias).sum()
@@ -245,7 +263,7 @@ def test_fractions_have_their_own_loss_and_optimiser():
     def only(part):
         def loss(params):
             if part == "auxiliary":
-                return agent.representation.auxiliary_loss(params, state.target_params, at(OBS[0])).sum()
+                return auxiliary_losses(agent, params, state.target_params, at(OBS[0])).sum()
             return batch_losses(agent, params, batch_of(jax.random.key(1)), ReturnDist(jnp.zeros((64, 4))))[0].mean()
 
         return eqx.filter_jit(jax.grad(loss))(state.params)

@@ -176,14 +176,56 @@ def categorical_cross_entropy(predicted: Float[Array, "N"], target: Float[Array,
     return -(target * jnp.log(jnp.maximum(predicted, jnp.finfo(predicted.dtype).tiny))).sum()
 
 
-def squared_mmd(x: Float[Array, "N"], y: Float[Array, "M"], n_bandwidths: int = 10) -> Float[Array, ""]:
+N_BANDWIDTHS = 10
+"""H of `squared_mmd`, as published."""
+
+
+@jax.custom_vjp
+def squared_mmd(x: Float[Array, "N"], y: Float[Array, "M"]) -> Float[Array, ""]:
     """MMD^2 = mean k(x, x') + mean k(y, y') - 2 mean k(x, y) over all pairs, k(d) = sum_{h=1..H} exp(-d^2/h).
 
-    Not below 0, which rounding could bring it to.
+    Not below 0, which rounding could bring it to. The gradient is that of the formula without this limit,
+
+        dMMD^2/dx_i = 2/N mean_j k'(x_i - x_j) - 2/N mean_j k'(x_i - y_j),
+
+    and the same for y: a learner, which asks for that of x only, never computes the pairs of y.
     """
 
     def mean_kernel(a: Array, b: Array) -> Array:
-        square = (a[:, None] - b[None, :]) ** 2
-        return jnp.stack([jnp.exp(-square / h).mean() for h in range(1, n_bandwidths + 1)]).sum()
+        return _over_pairs(a, b, lambda d: _exponentials(d, lambda e, h: e)).mean() / b.shape[0]
 
     return jnp.maximum(mean_kernel(x, x) + mean_kernel(y, y) - 2.0 * mean_kernel(x, y), 0.0)
+
+
+def _mmd_forward(x, y):  # type: ignore[no-untyped-def]
+    return squared_mmd(x, y), (x, y)
+
+
+def _mmd_backward(residuals, cotangent):  # type: ignore[no-untyped-def]
+    x, y = residuals
+
+    def half(own: Array, other: Array) -> Array:
+        """Half the gradient in ``own``; k'(d) = -2 d sum_h exp(-d^2/h)/h."""
+
+        def slope(d: Array) -> Array:
+            return -2.0 * d * _exponentials(d, lambda e, h: e / h)
+
+        return _over_pairs(own, own, slope) / own.shape[0] - _over_pairs(own, other, slope) / other.shape[0]
+
+    return 2.0 * cotangent * half(x, y) / x.shape[0], 2.0 * cotangent * half(y, x) / y.shape[0]
+
+
+squared_mmd.defvjp(_mmd_forward, _mmd_backward)
+
+
+def _exponentials(d: Float[Array, "*shape"], term: Callable[[Array, int], Array]) -> Float[Array, "*shape"]:
+    """sum_{h=1..H} term(exp(-d^2/h), h). For h <= H/2 the exponential is the square of that for 2h."""
+    square, found = d * d, dict[int, Array]()
+    for h in range(N_BANDWIDTHS, 0, -1):
+        found[h] = found[2 * h] ** 2 if 2 * h in found else jnp.exp(square * (-1.0 / h))
+    return sum((term(e, h) for h, e in found.items()), jnp.zeros_like(d))
+
+
+def _over_pairs(a: Float[Array, "N"], b: Float[Array, "M"], of: Callable[[Array], Array]) -> Float[Array, "N"]:
+    """sum_j of(a_i - b_j) for every i."""
+    return of(a[None, :] - b[:, None]).sum(0)
