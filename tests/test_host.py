@@ -58,6 +58,30 @@ def test_one_seed_repeats_and_seeds_differ(base):
     assert other.episode_rows != base[0].episode_rows
 
 
+@pytest.mark.parametrize("options", [{}, {"share_noise": True}, {"n_step": 3, "t_unit": "updates"}])
+def test_a_burst_is_the_updates_one_by_one(options, monkeypatch):
+    """One compiled call for a round of updates, several for what memory does not hold at once, or one for each."""
+
+    def run(change):
+        agent = tremble.make("pqr", "control", **SMALL, **options, update_interval=16, updates_per_round=7)
+        loop = GymLoop(agent, open_environment("CartPole-v1"), 0, 200)
+        change(loop)
+        loop.advance(200)
+        return loop
+
+    def one_by_one(loop):
+        loop._in_turn = False
+
+    def in_parts(loop):
+        loop._updates_per_call = 3
+
+    together, apart, parts = run(lambda loop: None), run(one_by_one), run(in_parts)
+    assert together._in_turn and together.updates == apart.updates == parts.updates > 50
+    for other in (apart, parts):
+        for x, y in zip(jax.tree.leaves(together.learner), jax.tree.leaves(other.learner), strict=True):
+            np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
+
+
 def test_a_run_directory_holds_what_it_says(base):
     run, directory = base
     names = {p.name for p in directory.iterdir()}

@@ -23,6 +23,8 @@ from tremble.training.diagnosis import diagnose
 
 BLOCK = 256
 """Steps whose random numbers are drawn in one call."""
+BURST_BYTES = 64_000_000
+"""Batches of one call of `update_in_turn`."""
 T = TypeVar("T")
 
 
@@ -194,6 +196,23 @@ def update(
     drawn, clock, key = _of_update(constants, noise, numbers)
     state, info = learn(constants.agent, state, _transitions(batch, constants), drawn, clock, key)
     return Learner.of(state), info.losses if constants.agent.replay.prioritised else None
+
+
+@partial(jax.jit, donate_argnums=(1,))
+def update_in_turn(
+    run: Flat[Constants], learner: Learner, batches: Transition | Rows, noise: Noise, numbers: jax.Array
+) -> Learner:
+    """Several updates one after another in one call: a scan over the leading axis of ``batches`` and ``numbers``."""
+    constants = run.tree()
+
+    def one(state: LearnerState, inputs: tuple[Transition | Rows, jax.Array]) -> tuple[LearnerState, None]:
+        batch, numbers = inputs
+        drawn, clock, key = _of_update(constants, noise, numbers)
+        state, _ = learn(constants.agent, state, _transitions(batch, constants), drawn, clock, key)
+        return state, None
+
+    state, _ = jax.lax.scan(one, learner.state(), (batches, numbers))
+    return Learner.of(state)
 
 
 @partial(jax.jit, donate_argnums=(2,))

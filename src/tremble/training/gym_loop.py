@@ -144,6 +144,7 @@ class GymLoop(Loop):
         self._share_noise = agent.share_noise
         self._start_steps, self._rounds = agent.learning.start_steps, agent.learning.updates_per_round
         self._prioritised, self._rollout = agent.replay.prioritised, agent.replay.rollout
+        self._in_turn = self._rounds > 1 and not self._prioritised and not self._async
         self._has_actor_state = agent.has_actor_state
         self._updates_target_always = compiled_calls.updates_target_always(agent)
 
@@ -190,6 +191,12 @@ class GymLoop(Loop):
         if self.env.stacked:
             return frame_memory_estimate(self.capacity, example, spec, self.env.n_envs, most)
         return memory_estimate(self.capacity, example, spec.prioritised, most)
+
+    @cached_property
+    def _updates_per_call(self) -> int:
+        """Updates of a round whose batches may be in memory at the same time."""
+        bytes_per_batch = 2 * self._example().obs_t.nbytes * self.agent.learning.batch_size
+        return max(1, compiled_calls.BURST_BYTES // bytes_per_batch)
 
     @property
     def memory(self) -> str:
@@ -314,22 +321,48 @@ class GymLoop(Loop):
             self._learner = learner._replace(target_params=target_params)
         if not learns:
             return
+        if self._in_turn:
+            self._learn_in_turn(t, drawn, i)
+            return
         update: Callable[..., tuple[Learner, Any]] = compiled_calls.update
         if self._async:
             self._async.begin_round(self._learner)
             update = self._async.update
         for j in range(self._rounds):
             self._priorities.apply(self.replay)  # before the next sample
-            first, noise, bits = self._learn_block(t)
-            index = (t - first) * self._rounds + j
-            batch, slots = self.replay.sample_batch(bits[index], self._importance(t))
-            if self._share_noise:
-                noise, index = jax.tree.map(lambda x: x[:, None], drawn), i
-            numbers = np.array([index, t, self.updates, self.episodes, j], np.int32)
-            self._learner, losses = update(self.constants, self._learner, batch, noise, numbers)
+            noise, bits, numbers = self._of_updates(t, drawn, i, j, j + 1)
+            batch, slots = self.replay.sample_batch(bits[0], self._importance(t))
+            self._learner, losses = update(self.constants, self._learner, batch, noise, numbers[0])
             self.updates += 1
             if self._prioritised:
                 self._priorities.add(slots, losses, self.replay.count)
+
+    def _learn_in_turn(self, t: int, drawn: Noise, i: int) -> None:
+        """A round of several updates in one compiled call, or in as few as memory allows.
+
+        Without priorities no update changes what the next one samples, so all batches are drawn first.
+        """
+        size = self.agent.learning.batch_size
+        for start in range(0, self._rounds, self._updates_per_call):
+            stop = min(self._rounds, start + self._updates_per_call)
+            noise, bits, numbers = self._of_updates(t, drawn, i, start, stop)
+            batch, _ = self.replay.sample_batch(bits.reshape(-1), self._importance(t))
+            batches = jax.tree.map(lambda x: x.reshape(-1, size, *x.shape[1:]), batch)
+            self._learner = compiled_calls.update_in_turn(self.constants, self._learner, batches, noise, numbers)
+            self.updates += stop - start
+
+    def _of_updates(self, t: int, drawn: Noise, i: int, start: int, stop: int) -> tuple[Noise, np.ndarray, np.ndarray]:
+        """For updates ``start .. stop - 1`` of the round at t: the criterion's draws, bits to sample by, and numbers.
+
+        ``numbers[updates, 5]`` are those of `compiled_calls.update`.
+        """
+        first, noise, bits = self._learn_block(t)
+        row, n = (t - first) * self._rounds + start, stop - start
+        # Updates that share the action's draw all read that of its environment.
+        of = [i] * n if self._share_noise else range(row, row + n)
+        numbers = [(of[k], t, self.updates + k, self.episodes, start + k) for k in range(n)]
+        noise = jax.tree.map(lambda x: x[:, None], drawn) if self._share_noise else noise
+        return noise, bits[row : row + n], np.array(numbers, np.int32)
 
     def _due_at(self, t: int) -> tuple[bool, bool]:
         """Whether transition ``t`` has a round of learning, and whether it updates the target parameters."""
