@@ -34,3 +34,9 @@ def batch_losses(agent: Agent, params: Network, batch: Transition, target: Retur
     """Loss of each sample, and the predictions they are about."""
     predicted = predict_taken(agent, params, batch.obs_tm1, batch.action_tm1, key)
     return agent.representation.loss(predicted, target, batch.extra), predicted
+
+
+def auxiliary_losses(agent: Agent, params: Network, target_params: Network, batch: Transition) -> Any:
+    """The second loss of each sample, as `learn` computes it without a key."""
+    predicted = predict_taken(agent, params, batch.obs_tm1, batch.action_tm1)
+    return agent.representation.auxiliary_loss(params, target_params, batch, predicted, agent.query("online"))

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
-from agent_helpers import batch_losses, flat_agent, predict_each, predict_one
+from agent_helpers import auxiliary_losses, batch_losses, flat_agent, predict_each, predict_one
 from gymnasium import spaces
 from probe_answers import answers
 
@@ -294,7 +294,7 @@ def test_option_loss_by_brute_force():
         follow = 0.3 * max(delayed) + 0.7 * delayed[options[b]]
         y = batch.reward_t[b] + batch.discount_t[b] * follow
         total += batch.weight[b] * 0.5 * (y - online[options[b]]) ** 2 / BATCH
-    loss = lambda *args: agent.representation.auxiliary_loss(*args).mean()  # noqa: E731
+    loss = lambda *args: auxiliary_losses(agent, *args).mean()  # noqa: E731
     value, gradient = eqx.filter_jit(jax.value_and_grad(loss, argnums=(0, 1)))(state.params, state.target_params, batch)
     assert value == pytest.approx(float(total), rel=1e-5)
     online, delayed = ([bool(np.abs(x).sum() > 0) for x in jax.tree.leaves(g)] for g in gradient)
@@ -515,7 +515,7 @@ def test_quantiles_never_decrease_and_are_linear_between_the_points():
         # Weights far larger than training makes them.
         head = representation.init_head(key, FEATURES, ACTIONS)
         wild = jax.tree.map(lambda x: 20.0 * jax.random.normal(key, x.shape), head)
-        return wild.quantiles(jax.random.normal(key, (FEATURES,)), where)
+        return wild.quantiles(jax.random.normal(key, (1, FEATURES)), where[None])[0]
 
     sizes = []
     for key in KEYS[:20]:
@@ -564,7 +564,7 @@ def surprised():
 
 
 def surprise(agent, params, obs):
-    return np.asarray(agent.representation.surprise(params.head, params.torso(obs)))
+    return np.asarray(agent.representation.surprise(params.head, params.features(obs[None]))[0])
 
 
 def test_the_bonus_falls_where_something_was_done(surprised):
@@ -584,7 +584,7 @@ def test_what_is_imitated_stays_and_the_return_is_not_disturbed(surprised):
     ):
         np.testing.assert_array_equal(x, y)
     one = jax.tree.map(lambda x: x[:1], batch_of())
-    gradient = jax.jit(jax.grad(lambda p: agent.representation.auxiliary_loss(p, p, one).sum()))(before)
+    gradient = jax.jit(jax.grad(lambda p: auxiliary_losses(agent, p, p, one).sum()))(before)
 
     def size(tree):
         return sum(float(jnp.abs(x).sum()) for x in jax.tree.leaves(tree))
@@ -599,10 +599,13 @@ def test_the_bonus_is_the_distance_of_two_distributions(surprised, bonus, p):
     agent, params, _, obs = surprised
     representation = NonDecreasing(n_intervals=6, n_cosines=8, bonus=bonus, c=3.0)
     _, seen, frozen = jnp.split(params.torso(obs), 3)
-    levels = (jnp.arange(6) + 0.5) / 6
-    one, two = ReturnDist(params.head.imitator(seen, levels)), ReturnDist(params.head.frozen(frozen, levels))
+    levels = ((jnp.arange(6) + 0.5) / 6)[None]
+    one, two = (
+        ReturnDist(head(x[None], levels)[0]) for head, x in ((params.head.imitator, seen), (params.head.frozen, frozen))
+    )
     expected = np.array([wasserstein(a, b, p) for a, b in zip(one.atoms, two.atoms, strict=True)])
-    np.testing.assert_allclose(representation.surprise(params.head, params.torso(obs)), expected, rtol=1e-4)
+    ours = representation.surprise(params.head, params.features(obs[None]))[0]
+    np.testing.assert_allclose(ours, expected, rtol=1e-4)
     scores = jnp.array([1.0, 2.0, 3.0])
     dist, clock = predict_one(agent, params, obs), Clock(99, 0, 0, 99)
     context = ActContext(params.head, params.torso(obs), dist, scores, (), jnp.asarray(False), (), clock)

@@ -120,10 +120,12 @@ class ReturnDist(eqx.Module):
         return self.sorted() if order == "sorted" else self
 
     def crossing_rate(self) -> Float[Array, "*batch"]:
-        """Share of neighbouring atoms that are out of order: how far index order is from sorted order."""
+        """Share of neighbouring atoms, in the order of their levels, that are out of order."""
         if self.n_atoms < 2:
             return jnp.zeros(self.atoms.shape[:-1], self.atoms.dtype)
-        return (jnp.diff(self.atoms, axis=-1) < 0).mean(-1, dtype=self.atoms.dtype)
+        by_level = jnp.argsort(self.levels, -1) if self.own_levels else None
+        atoms = self.atoms if by_level is None else jnp.take_along_axis(self.atoms, by_level, -1)
+        return (jnp.diff(atoms, axis=-1) < 0).mean(-1, dtype=atoms.dtype)
 
     def affine(self, shift: ArrayLike, scale: ArrayLike) -> ReturnDist:
         """The law of ``shift + scale * Z``: with reward and discount, the Bellman backup of one transition."""

@@ -42,7 +42,8 @@ def predict_taken(
     agent: Agent, params: Network, obs: Any, action: Int[Array, "batch"], key: PRNGKeyArray | None = None
 ) -> ReturnDist:
     """Distribution ``[batch, atoms]`` of the action taken at each observation."""
-    obs, query = materialise(obs) if agent.representation.random_levels else obs, agent.query("online", key)
+    query = agent.query("online", key)
+    obs = materialise(obs) if agent.representation.random_levels else obs
     if not isinstance(obs, Enumerated):
         return agent.representation.predict_taken(params.head, params.features(obs), action, query)
     per_state = agent.predict(params, obs.table, query)
@@ -141,7 +142,8 @@ def regress(
         predicted = predict_taken(agent, params, batch.obs_tm1, batch.action_tm1, key)
         losses = agent.representation.loss(predicted, target, batch.extra)
         shown = batch._replace(obs_tm1=materialise(batch.obs_tm1), obs_t=materialise(batch.obs_t))
-        auxiliary = agent.representation.auxiliary_loss(params, state.target_params, shown)
+        query = agent.query("online", key)
+        auxiliary = agent.representation.auxiliary_loss(params, state.target_params, shown, predicted, query)
         assert batch.weight is not None, "samplers set the weight"
         return (batch.weight * losses).mean() + auxiliary.mean(), (losses, predicted)
 

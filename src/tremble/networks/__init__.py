@@ -8,9 +8,9 @@ from typing import Any
 
 from tremble.networks.conv import MINATAR, ConvSpec
 from tremble.networks.heads import Dueling, Head, HiddenBranch, batch_outputs, deepen_streams, make_head
-from tremble.networks.implicit import ImplicitHead, embed_level
+from tremble.networks.implicit import ImplicitHead, embed_levels
 from tremble.networks.initialisation import initialise
-from tremble.networks.layers import NoisyLinear, linear
+from tremble.networks.layers import NoisyLinear, batch_linear, linear
 from tremble.networks.network import Network, SideBySide, init_torso, started
 from tremble.networks.own import NetworkSpec, OwnTorso, require_hashable
 from tremble.networks.pictures import AutoSpec, choice_in_words
@@ -69,10 +69,11 @@ __all__ = [
     "NoisyLinear",
     "OwnTorso",
     "SideBySide",
+    "batch_linear",
     "batch_outputs",
     "choice_in_words",
     "deepen_streams",
-    "embed_level",
+    "embed_levels",
     "init_torso",
     "initialise",
     "linear",

@@ -66,3 +66,10 @@ def affine(layer: eqx.nn.Linear, x: Float[Array, "in"]) -> Float[Array, "out"]:
     """
     product = jax.lax.optimization_barrier(layer.weight @ x)
     return product if layer.bias is None else product + layer.bias
+
+
+def batch_linear(
+    layer: eqx.nn.Linear | NoisyLinear, rows: Float[Array, "rows in"], key: PRNGKeyArray | None = None
+) -> Float[Array, "rows out"]:
+    """The layer of many rows in one product; a noisy layer has the same noise for all of them."""
+    return jax.vmap(lambda x: layer(x, key=key))(rows)

@@ -20,7 +20,7 @@ class Query(eqx.Module):
 
     use: Use = eqx.field(static=True, default="choose")
     level_key: PRNGKeyArray | None = None
-    """For random levels: sample i of a batch uses ``fold_in(level_key, i)``."""
+    """For random levels: all those of a batch are drawn from it, for every sample its own."""
     layer_key: PRNGKeyArray | None = None
     """For noisy layers: the same noise for all samples of a batch."""
 
@@ -88,8 +88,13 @@ class Representation(Settings):
         ``extra`` is what acting stored with the transitions (`Transition.extra`).
         """
 
-    def auxiliary_loss(self, params: Network, target_params: Network, batch: Transition) -> Float[Array, "batch"]:
-        """A further loss of each sample, added to the first. Importance weights are not applied to it."""
+    def auxiliary_loss(
+        self, params: Network, target_params: Network, batch: Transition, predicted: ReturnDist, query: Query
+    ) -> Float[Array, "batch"]:
+        """A further loss of each sample, added to the first. Importance weights are not applied to it.
+
+        ``predicted`` is what the first loss trains, ``[batch, atoms]`` of the actions taken, predicted by ``query``.
+        """
         return jnp.zeros(batch.reward_t.shape)
 
     def bootstrap(

@@ -8,11 +8,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from tremble.core import Scalar, Transition
 from tremble.dist import ReturnDist
-from tremble.networks import ImplicitHead, Network
+from tremble.networks import ImplicitHead, Network, batch_linear
 from tremble.representations.base import DETERMINISTIC, Query, Representation
 from tremble.representations.quantile import quantile_losses
 from tremble.settings import NON_NEGATIVE, SIZE
@@ -24,10 +24,11 @@ class FractionHead(eqx.Module):
     fractions: eqx.nn.Linear
     quantiles: ImplicitHead
 
-    def edges(self, features: Float[Array, "features"]) -> Float[Array, "n_plus_1"]:
+    def edges(self, features: Float[Array, "batch features"]) -> Float[Array, "batch n_plus_1"]:
         """0 = tau_0 < tau_1 < ... < tau_N = 1; its gradient stops at the features."""
-        steps = jax.nn.softmax(self.fractions(jax.lax.stop_gradient(features)))
-        return jnp.concatenate([jnp.zeros(1), jnp.cumsum(steps)[:-1], jnp.ones(1)])
+        steps = jax.nn.softmax(batch_linear(self.fractions, jax.lax.stop_gradient(features)))
+        first, last = jnp.zeros_like(steps[:, :1]), jnp.ones_like(steps[:, :1])
+        return jnp.concatenate([first, jnp.cumsum(steps, -1)[:, :-1], last], -1)
 
 
 class FullyParameterised(Representation):
@@ -65,32 +66,28 @@ class FullyParameterised(Representation):
         self, head: FractionHead, features: Float[Array, "batch features"], query: Query = DETERMINISTIC
     ) -> ReturnDist:
         """``atoms[batch, actions, N]`` with the proposed masses, which the loss of the quantiles takes as given."""
-
-        def one(features: Float[Array, "features"]) -> ReturnDist:
-            edges = jax.lax.stop_gradient(head.edges(features))
-            atoms = head.quantiles(features, (edges[1:] + edges[:-1]) / 2, query.layer_key)
-            return ReturnDist(atoms, jnp.broadcast_to(jnp.diff(edges), atoms.shape))
-
-        return jax.vmap(one)(features)
+        edges = jax.lax.stop_gradient(head.edges(features))
+        atoms = head.quantiles(features, (edges[:, 1:] + edges[:, :-1]) / 2, query.layer_key)
+        return ReturnDist(atoms, jnp.broadcast_to(jnp.diff(edges)[:, None], atoms.shape))
 
     def loss(self, predicted: ReturnDist, target: ReturnDist, extra: Any = None) -> Float[Array, "batch"]:
         """sum_i mean_j rho_{tau_hat_i}(target_j - predicted_i): masses do not count, as published."""
         return quantile_losses(predicted, target, self.kappa)
 
-    def auxiliary_loss(self, params: Network, target_params: Network, batch: Transition) -> Float[Array, "batch"]:
-        """A number whose gradient in the fractions is dW1/dtau, and zero in everything else."""
-        head = params.head
-        quantiles = jax.tree.map(jax.lax.stop_gradient, head.quantiles)
+    def auxiliary_loss(
+        self, params: Network, target_params: Network, batch: Transition, predicted: ReturnDist, query: Query
+    ) -> Float[Array, "batch"]:
+        """A number whose gradient in the fractions is dW1/dtau, and zero in everything else.
 
-        def one(features: Float[Array, "features"], action: Int[Array, ""]) -> Float[Array, ""]:
-            edges = head.edges(features)
-            fixed, features = jax.lax.stop_gradient((edges, features))
-            at_edges = quantiles(features, fixed[1:-1])[action]
-            at_middle = quantiles(features, (fixed[1:] + fixed[:-1]) / 2)[action]
-            slope = jax.lax.stop_gradient(2 * at_edges - at_middle[1:] - at_middle[:-1])
-            return (slope * edges[1:-1]).sum()
-
-        return jax.vmap(one)(params.features(batch.obs_tm1), batch.action_tm1)
+        Z(tau_hat) is the prediction itself, so only Z(tau) is evaluated.
+        """
+        features = jax.lax.stop_gradient(params.features(batch.obs_tm1))
+        edges = params.head.edges(features)
+        inner = jax.lax.stop_gradient(edges[:, 1:-1])
+        at_edges = params.head.quantiles(features, inner, query.layer_key)
+        at_edges = jnp.take_along_axis(at_edges, batch.action_tm1[:, None, None], 1)[:, 0]
+        slope = 2 * at_edges - predicted.atoms[:, 1:] - predicted.atoms[:, :-1]
+        return (jax.lax.stop_gradient(slope) * edges[:, 1:-1]).sum(-1)
 
     def separate_optimiser(self) -> tuple[optax.GradientTransformation, Any]:
         """RMSProp for the layer that proposes fractions."""

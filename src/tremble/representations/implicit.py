@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from tremble.core import Use
 from tremble.dist import ReturnDist
@@ -23,26 +22,21 @@ def midpoints(n: int) -> Float[Array, "n"]:
     return (jnp.arange(n) + 0.5) / n
 
 
-def predict_at_levels(
-    levels_for: Callable[[Use, PRNGKeyArray | None], Array],
-    quantiles: Callable[[Array, Array, PRNGKeyArray | None], Array],
-    features: Float[Array, "batch features"],
-    query: Query,
-) -> ReturnDist:
-    """``quantiles(features, levels, layer_key) -> atoms[actions, n]`` for every sample, each at its own levels."""
+def draw_levels(key: PRNGKeyArray, batch: int, n: int, use: Use) -> Float[Array, "batch n"]:
+    """tau ~ U(0, 1), independent for every sample.
 
-    def one(features: Float[Array, "features"], i: Int[Array, ""]) -> ReturnDist:
-        key = None if query.level_key is None else jax.random.fold_in(query.level_key, i)
-        levels = levels_for(query.use, key)
-        return ReturnDist(quantiles(features, levels, query.layer_key), levels=levels)
-
-    return jax.vmap(one)(features, jnp.arange(features.shape[0]))
+    Criteria read distributions in index order, so levels to choose by are sorted before they are used. Losses and
+    targets do not care about order, and there sorting would be a large part of drawing.
+    """
+    drawn = jax.random.uniform(key, (batch, n))
+    return jnp.sort(drawn, -1) if use == "choose" else drawn
 
 
 class Implicit(Representation):
     """Z at levels tau ~ U(0, 1), drawn afresh for every prediction and given to the network as an input.
 
-    Levels are sorted after drawing: as a set they stay independent draws, and the index of an atom is its rank.
+    Levels to choose an action by are sorted after drawing: as a set they stay independent draws, and the index of an
+    atom is its rank.
     """
 
     random_levels = True
@@ -67,18 +61,19 @@ class Implicit(Representation):
         """A network of features and level."""
         return ImplicitHead(key, n_features, n_actions, self.n_cosines, self.n_hidden, dueling, noisy)
 
-    def levels(self, use: Use, key: PRNGKeyArray | None) -> Float[Array, "n"]:
-        """Levels to evaluate at: evenly spaced without a key."""
+    def levels(self, use: Use, key: PRNGKeyArray | None, batch: int) -> Float[Array, "#batch n"]:
+        """Levels to evaluate at: evenly spaced, and the same for all samples, without a key."""
         n = {"choose": self.n_choose, "target": self.n_target, "online": self.n_online}[use]
         if key is None or (use == "choose" and self.choose_levels == "midpoints"):
-            return midpoints(n)
-        return jnp.sort(jax.random.uniform(key, (n,)))
+            return midpoints(n)[None]
+        return draw_levels(key, batch, n, use)
 
     def predict(
         self, head: ImplicitHead, features: Float[Array, "batch features"], query: Query = DETERMINISTIC
     ) -> ReturnDist:
         """``atoms[batch, actions, n]`` of equal mass, at ``levels[batch, n]``."""
-        return predict_at_levels(self.levels, head, features, query)
+        levels = self.levels(query.use, query.level_key, features.shape[0])
+        return ReturnDist(head(features, levels, query.layer_key), levels=levels[:, None])
 
     def loss(self, predicted: ReturnDist, target: ReturnDist, extra: Any = None) -> Float[Array, "batch"]:
         """sum_i mean_j rho_{tau_i}(target_j - predicted_i)."""

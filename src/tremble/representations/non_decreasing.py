@@ -8,13 +8,22 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from tremble.core import Clock, Scalar, Transition, Use, split_key
 from tremble.dist import ReturnDist
-from tremble.networks import Head, Network, NoisyLinear, embed_level, linear, make_head
+from tremble.networks import (
+    Head,
+    Network,
+    NoisyLinear,
+    batch_linear,
+    batch_outputs,
+    embed_levels,
+    linear,
+    make_head,
+)
 from tremble.representations.base import DETERMINISTIC, ActContext, Query, Representation
-from tremble.representations.implicit import midpoints, predict_at_levels
+from tremble.representations.implicit import draw_levels, midpoints
 from tremble.representations.quantile import quantile_losses
 from tremble.schedules import Schedule
 from tremble.settings import NON_NEGATIVE, SIZE, Range
@@ -27,13 +36,13 @@ def grid(n: int) -> Float[np.ndarray, "n_plus_1"]:
     return points.astype(np.float32)
 
 
-def ramps(levels: Float[Array, "m"], n: int) -> Float[Array, "n m"]:
+def ramps(levels: Float[Array, "*batch m"], n: int) -> Float[Array, "*batch n m"]:
     """How much of interval i lies below each level: clip((tau - p_{i-1}) / (p_i - p_{i-1}), 0, 1).
 
     A start value plus increments times these is linear interpolation between the points of the grid, constant outside.
     """
     points = grid(n)
-    return jnp.clip((levels - points[:-1, None]) / np.diff(points)[:, None], 0.0, 1.0)
+    return jnp.clip((levels[..., None, :] - points[:-1, None]) / np.diff(points)[:, None], 0.0, 1.0)
 
 
 class MonotoneHead(eqx.Module):
@@ -69,18 +78,21 @@ class MonotoneHead(eqx.Module):
         self.n_intervals = n_intervals
 
     def __call__(
-        self, features: Float[Array, "features"], levels: Float[Array, "m"], key: PRNGKeyArray | None = None
-    ) -> Float[Array, "actions m"]:
-        """The quantiles of every action at the given levels."""
+        self,
+        features: Float[Array, "batch features"],
+        levels: Float[Array, "#batch m"],
+        key: PRNGKeyArray | None = None,
+    ) -> Float[Array, "batch actions m"]:
+        """The quantiles of every action at each sample's levels."""
         hidden_key, out_key, baseline_key = split_key(key, 3)
-        mixed = jax.vmap(lambda point: embed_level(self.embedding, features, point))(grid(self.n_intervals))
-
-        def increment(low: Float[Array, "features"], high: Float[Array, "features"]) -> Float[Array, "actions"]:
-            hidden = jax.nn.relu(self.hidden(jnp.concatenate([low, high]), key=hidden_key))
-            return jax.nn.softplus(self.out(hidden, out_key)[:, 0] - np.log(self.n_intervals))
-
-        increments = jax.vmap(increment, out_axes=1)(mixed[:-1], mixed[1:])
-        return self.baseline(features, baseline_key) + increments @ ramps(levels, self.n_intervals)
+        points = embed_levels(self.embedding, jnp.asarray(grid(self.n_intervals)))
+        mixed = features[:, None] * points  # [batch, points, features]
+        pairs = jnp.concatenate([mixed[:, :-1], mixed[:, 1:]], -1)
+        hidden = jax.nn.relu(batch_linear(self.hidden, pairs.reshape(-1, pairs.shape[-1]), hidden_key))
+        outputs = batch_outputs(self.out, hidden, out_key)[:, :, 0]
+        increments = jax.nn.softplus(outputs - np.log(self.n_intervals)).reshape(*pairs.shape[:2], -1)
+        baseline = batch_outputs(self.baseline, features, baseline_key)
+        return baseline + increments.transpose(0, 2, 1) @ ramps(levels, self.n_intervals)
 
 
 class Heads(eqx.Module):
@@ -142,48 +154,46 @@ class NonDecreasing(Representation):
         keys = jax.random.split(key, 3)
         return Heads(draw(keys[0], noisy), draw(keys[1], False), draw(keys[2], False))
 
-    def levels(self, use: Use, key: PRNGKeyArray | None) -> Float[Array, "n"]:
+    def levels(self, use: Use, key: PRNGKeyArray | None, batch: int) -> Float[Array, "#batch n"]:
         """Random to learn from; to choose an action evenly spaced ones, about the middles of the intervals."""
         if use == "choose":
-            return midpoints(self.n_intervals)
+            return midpoints(self.n_intervals)[None]
         n = self.n_target if use == "target" else self.n_online
-        return midpoints(n) if key is None else jnp.sort(jax.random.uniform(key, (n,)))
+        return midpoints(n)[None] if key is None else draw_levels(key, batch, n, use)
 
     def predict(
         self, head: Heads, features: Float[Array, "batch features"], query: Query = DETERMINISTIC
     ) -> ReturnDist:
-        """``atoms[batch, actions, n]`` of equal mass, at ``levels[batch, n]``, never decreasing."""
-
-        def quantiles(features: Array, levels: Array, layer_key: PRNGKeyArray | None) -> Array:
-            return head.quantiles(jnp.split(features, self.n_torsos)[0], levels, layer_key)
-
-        return predict_at_levels(self.levels, quantiles, features, query)
+        """``atoms[batch, actions, n]`` of equal mass, at ``levels[batch, n]``, never decreasing in the level."""
+        levels = self.levels(query.use, query.level_key, features.shape[0])
+        own = jnp.split(features, self.n_torsos, -1)[0]
+        return ReturnDist(head.quantiles(own, levels, query.layer_key), levels=levels[:, None])
 
     def loss(self, predicted: ReturnDist, target: ReturnDist, extra: Any = None) -> Float[Array, "batch"]:
         """sum_i mean_j rho_{tau_i}(target_j - predicted_i)."""
         return quantile_losses(predicted, target, self.kappa)
 
-    def error(self, head: Heads, features: Float[Array, "features"]) -> Float[Array, "actions n"]:
+    def error(self, head: Heads, features: Float[Array, "batch features"]) -> Float[Array, "batch actions n"]:
         """Imitator minus imitated, at the middles of the intervals; only the imitator has a gradient."""
-        _, seen, frozen = jnp.split(features, 3)
+        _, seen, frozen = jnp.split(features, 3, -1)
         assert head.imitator is not None and head.frozen is not None
-        levels = midpoints(self.n_intervals)
+        levels = midpoints(self.n_intervals)[None]
         return head.imitator(seen, levels) - jax.lax.stop_gradient(head.frozen(frozen, levels))
 
-    def surprise(self, head: Heads, features: Float[Array, "features"]) -> Float[Array, "actions"]:
+    def surprise(self, head: Heads, features: Float[Array, "batch features"]) -> Float[Array, "batch actions"]:
         """W_p of the two: both increase, so that it is the mean over levels of |difference|^p, to the power 1/p."""
         error = self.error(head, features)
         return jnp.abs(error).mean(-1) if self.bonus == "w1" else jnp.sqrt((error**2).mean(-1))
 
-    def auxiliary_loss(self, params: Network, target_params: Network, batch: Transition) -> Float[Array, "batch"]:
+    def auxiliary_loss(
+        self, params: Network, target_params: Network, batch: Transition, predicted: ReturnDist, query: Query
+    ) -> Float[Array, "batch"]:
         """W_2^2 of imitator and imitated at the action taken: smooth, with the minimum of W_1."""
         if self.bonus == "none":
             return jnp.zeros(batch.reward_t.shape)
-
-        def one(features: Float[Array, "features"], action: Int[Array, ""]) -> Float[Array, ""]:
-            return (self.error(params.head, features)[action] ** 2).mean()
-
-        return jax.vmap(one)(params.features(batch.obs_tm1), batch.action_tm1)
+        error = self.error(params.head, params.features(batch.obs_tm1))
+        taken = jnp.take_along_axis(error, batch.action_tm1[:, None, None], 1)[:, 0]
+        return (taken**2).mean(-1)
 
     def coefficient(self, clock: Clock) -> Float[Array, ""]:
         """c_t."""
@@ -193,7 +203,7 @@ class NonDecreasing(Representation):
         """The criterion's scores plus the bonus."""
         if self.bonus == "none":
             return context.scores, context.memory
-        bonus = self.surprise(context.head, context.features)
+        bonus = self.surprise(context.head, context.features[None])[0]
         return context.scores + self.coefficient(context.clock) * bonus, context.memory
 
     def behaviour_metrics(self, clock: Clock) -> dict[str, Float[Array, ""]]:

@@ -106,7 +106,9 @@ class QuantileOptions(Representation):
         """The quantile Huber loss, as QR-DQN."""
         return self.quantiles.loss(predicted, target)
 
-    def auxiliary_loss(self, params: Network, target_params: Network, batch: Transition) -> Float[Array, "batch"]:
+    def auxiliary_loss(
+        self, params: Network, target_params: Network, batch: Transition, predicted: ReturnDist, query: Query
+    ) -> Float[Array, "batch"]:
         """The loss of the option in force, times the sample's importance weight."""
 
         def one(features: Array, next_features: Array, transition: Transition) -> Float[Array, ""]:

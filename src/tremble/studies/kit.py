@@ -22,7 +22,7 @@ from tremble.studies.stored_run import load_stored
 from tremble.training import checkpoint
 from tremble.training.spec import RunSpec
 
-NUMERICS = 7
+NUMERICS = 8
 """Raise when a change of the code changes the numbers of a run, so that stored runs are made again."""
 QUICK = """> **This is not a result.** It is the quick version of the study, {seeds} seeds and {steps:,} steps: it shows the way from runs to
 > report, is too small to judge by, and gives no verdicts. The study itself is the same command without `--quick`.
