@@ -19,9 +19,9 @@ _BLOCK = 8
 """Target atoms whose terms are added up before they join the sum over all of them (CPU form). A single sum would wait
 for every addition to end before the next begins; blocks are independent of each other, and round less."""
 _UNROLL = 32
-"""Blocks per pass over the predicted atoms. With all of them in one pass, XLA compiles a single kernel that keeps its
-sums in registers and runs on every core; shorter passes measure two to three times slower. The limit keeps compiling
-near a second for any M."""
+"""Blocks per pass over the predicted atoms, where a term takes few instructions. With all of them in one pass, XLA
+compiles a single kernel that keeps its sums in registers and runs on every core; shorter passes measure two to three
+times slower. The limit keeps compiling near a second for any M. A term with exponentials wants one block a pass."""
 
 
 def quantile_huber(
@@ -129,10 +129,12 @@ def _accumulate(
     rows: tuple[Float[Array, "N"], ...],
     columns: tuple[Float[Array, "M"], ...],
     term: Callable[..., Array],
+    unroll: int = _UNROLL,
 ) -> Float[Array, "N"]:
     """``sum_j term(*rows_i, *columns_j)`` for every i, in the form that suits the platform.
 
-    On a CPU an unrolled loop over columns, vectorised over rows; an accelerator wants the dense N x M form.
+    On a CPU a loop over blocks of columns, ``unroll`` of them in a pass, vectorised over rows; an accelerator wants the
+    dense N x M form.
     """
     n_rows = len(rows)
 
@@ -145,7 +147,7 @@ def _accumulate(
         n_blocks = columns[0].shape[0] // _BLOCK
         whole = tuple(c[: n_blocks * _BLOCK].reshape(n_blocks, _BLOCK) for c in columns)
         rest = tuple(c[n_blocks * _BLOCK :] for c in columns)
-        total, _ = jax.lax.scan(add, jnp.zeros_like(rows[0]), whole, unroll=min(_UNROLL, max(n_blocks, 1)))
+        total, _ = jax.lax.scan(add, jnp.zeros_like(rows[0]), whole, unroll=min(unroll, max(n_blocks, 1)))
         return add(total, rest)[0]
 
     def dense(*arrays: Array) -> Array:
@@ -192,7 +194,7 @@ def squared_mmd(x: Float[Array, "N"], y: Float[Array, "M"]) -> Float[Array, ""]:
     """
 
     def mean_kernel(a: Array, b: Array) -> Array:
-        return _over_pairs(a, b, lambda d: _exponentials(d, lambda e, h: e)).mean() / b.shape[0]
+        return _sum_over(a, b, lambda d: _exponentials(d, lambda e, h: e)).mean() / b.shape[0]
 
     return jnp.maximum(mean_kernel(x, x) + mean_kernel(y, y) - 2.0 * mean_kernel(x, y), 0.0)
 
@@ -210,7 +212,7 @@ def _mmd_backward(residuals, cotangent):  # type: ignore[no-untyped-def]
         def slope(d: Array) -> Array:
             return -2.0 * d * _exponentials(d, lambda e, h: e / h)
 
-        return _over_pairs(own, own, slope) / own.shape[0] - _over_pairs(own, other, slope) / other.shape[0]
+        return _sum_over(own, own, slope) / own.shape[0] - _sum_over(own, other, slope) / other.shape[0]
 
     return 2.0 * cotangent * half(x, y) / x.shape[0], 2.0 * cotangent * half(y, x) / y.shape[0]
 
@@ -222,10 +224,14 @@ def _exponentials(d: Float[Array, "*shape"], term: Callable[[Array, int], Array]
     """sum_{h=1..H} term(exp(-d^2/h), h). For h <= H/2 the exponential is the square of that for 2h."""
     square, found = d * d, dict[int, Array]()
     for h in range(N_BANDWIDTHS, 0, -1):
-        found[h] = found[2 * h] ** 2 if 2 * h in found else jnp.exp(square * (-1.0 / h))
+        if 2 * h in found:
+            root = jnp.maximum(found[2 * h], 0.0)  # changes nothing, but XLA would turn the square into an exponential
+            found[h] = root * root
+        else:
+            found[h] = jnp.exp(square * (-1.0 / h))
     return sum((term(e, h) for h, e in found.items()), jnp.zeros_like(d))
 
 
-def _over_pairs(a: Float[Array, "N"], b: Float[Array, "M"], of: Callable[[Array], Array]) -> Float[Array, "N"]:
+def _sum_over(a: Float[Array, "N"], b: Float[Array, "M"], of: Callable[[Array], Array]) -> Float[Array, "N"]:
     """sum_j of(a_i - b_j) for every i."""
-    return of(a[None, :] - b[:, None]).sum(0)
+    return _accumulate((a,), (b,), lambda a, b: of(a - b), unroll=1)

@@ -86,8 +86,9 @@ class MonotoneHead(eqx.Module):
         """The quantiles of every action at each sample's levels."""
         hidden_key, out_key, baseline_key = split_key(key, 3)
         points = embed_levels(self.embedding, jnp.asarray(grid(self.n_intervals)))
-        mixed = features[:, None] * points  # [batch, points, features]
-        pairs = jnp.concatenate([mixed[:, :-1], mixed[:, 1:]], -1)
+        ends = jnp.concatenate([points[:-1], points[1:]], -1)  # of every interval
+        # Features first, then one product: XLA computes a concatenation once, anything else again for every interval.
+        pairs = jnp.concatenate([features, features], -1)[:, None] * ends  # [batch, intervals, 2 features]
         hidden = jax.nn.relu(batch_linear(self.hidden, pairs.reshape(-1, pairs.shape[-1]), hidden_key))
         outputs = batch_outputs(self.out, hidden, out_key)[:, :, 0]
         increments = jax.nn.softplus(outputs - np.log(self.n_intervals)).reshape(*pairs.shape[:2], -1)
