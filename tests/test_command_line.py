@@ -1,5 +1,6 @@
 """The command as a user meets it: in a process of its own."""
 
+import json
 import os
 import signal
 import subprocess
@@ -191,6 +192,7 @@ def test_doctor_of_atari(tmp_path):
         (["train", "pqr", "--env", "nchian"], "did you mean 'nchain'"),
         (["train", "pqr", "--env", "Pendulum-v1"], "its actions are continuous"),
         (["train", "pqr", "--env", "CartPole-v1", "--hyperparameters", "contrl"], "did you mean 'control'"),
+        (["train", "pqr", "--threads", "0"], "--threads must be at least 1, got 0"),
         (["resume", "nothing"], "no run to resume"),
         (["evaluate", "nothing"], "no weights"),
         (["list", "--settings", "pqr", "--explain", "learning_rte"], "did you mean 'learning_rate'"),
@@ -266,7 +268,7 @@ def test_train_writes_a_run(tmp_path):
 def cartpole(tmp_path_factory):
     """A small run on a Gymnasium environment, by the command line."""
     directory = tmp_path_factory.mktemp("cartpole")
-    arguments = ["--env", "CartPole-v1", "--steps", "400", "--out", "mine", *SMALL]
+    arguments = ["--env", "CartPole-v1", "--steps", "400", "--threads", "1", "--out", "mine", *SMALL]
     return tremble("train", "pqr", *arguments, cwd=directory), directory
 
 
@@ -281,10 +283,12 @@ def test_train_on_a_gymnasium_environment(cartpole):
 @pytest.mark.slow
 def test_resume_of_a_finished_run_changes_nothing(cartpole):
     _, directory = cartpole
-    before = (directory / "mine" / "metrics.jsonl").read_bytes()
+    names = ("metrics.jsonl", "config.json")
+    before = [(directory / "mine" / name).read_bytes() for name in names]
+    assert json.loads(before[1])["made_with"][0]["threads"] == 1
     result = tremble("resume", "mine", cwd=directory)
     assert result.returncode == 0 and "the run is finished; tremble resume mine --steps N lengthens it" in result.stdout
-    assert (directory / "mine" / "metrics.jsonl").read_bytes() == before
+    assert [(directory / "mine" / name).read_bytes() for name in names] == before, "its number of threads too"
 
 
 @pytest.mark.slow

@@ -250,7 +250,7 @@ def test_every_preset_learns_every_probe(preset: str):
             assert distance(r, answer) < TOLERANCE, (name, answer)
         if name in ("probe-action", "probe-joint"):
             # At most one action in a hundred is random by now.
-            assert r.log["optimal"][-500:].mean() > 0.95, name
+            assert np.mean([row["return"] == 1 for row in r.episode_rows[-500:]]) > 0.95, name
 
 
 @pytest.mark.long  # before a merge, the covering set of `test_grid.py` has the coin
@@ -265,7 +265,8 @@ def test_every_preset_learns_the_two_points(preset: str):
     """
     risky, safe = answers(PROBES["probe-two-point"], GAMMA)
     r = run(preset, "probe-two-point", epsilon_start=0.5, epsilon_end=0.5)
-    assert 0.2 < r.log["action"].mean() < 0.8
+    returns = np.array([row["return"] for row in r.episode_rows])
+    assert 0.2 < (returns == 1).mean() < 0.8, "the safe action's share"
     assert distance(r, safe) < TOLERANCE
     atoms = np.asarray(r.agent.distribution(np.array([1.0, 0.0], np.float32)).atoms)[risky.action]
     if preset in ("dqn", "bootstrapped_dqn"):  # one value, or ten opinions about it
@@ -289,8 +290,8 @@ def test_a_registered_probe_without_a_table():
     r = train("dqn", "probe-truncation", steps=STEPS, **SMALL)
     for answer in answers(PROBES["probe-truncation"], GAMMA):
         assert distance(r, answer, answer.obs) < TOLERANCE, answer
-    assert set(r.log["state_index"]) == {-1}
-    assert set(r.log["done"]) == {0, 2}
+    assert r.log == {}, "steps are kept where they can be told apart by a number"
+    assert {row["length"] for row in r.episode_rows} == {PROBES["probe-truncation"].time_limit}
 
 
 # Deep Sea -------------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tremble import criteria, losses
     from tremble.dist import ReturnDist
     from tremble.presets import make
+    from tremble.training.compilation_cache import enable_compilation_cache
     from tremble.training.evaluation import Evaluation, evaluate
     from tremble.training.many import train_many
     from tremble.training.result import Run
@@ -28,6 +29,7 @@ _MODULES = {
     "Evaluation": "tremble.training.evaluation",
     "Run": "tremble.training.result",
     "TrainedAgent": "tremble.training.trained",
+    "enable_compilation_cache": "tremble.training.compilation_cache",
     "evaluate": "tremble.training.evaluation",
     "load": "tremble.training.trained",
     "make": "tremble.presets",
@@ -95,6 +97,7 @@ __all__ = [
     "Run",
     "TrainedAgent",
     "criteria",
+    "enable_compilation_cache",
     "evaluate",
     "list_agents",
     "list_criteria",

@@ -51,7 +51,8 @@ class Doctor:
         """Execute the command."""
         from tremble.atari.checks import atari_versions, complaints
         from tremble.replay import readable
-        from tremble.training.machine import machine, versions
+        from tremble.training.compilation_cache import enable_compilation_cache
+        from tremble.training.machine import machine, threads, versions
 
         found, here = versions() | atari_versions(), machine(self.out)
         table = Table.grid(padding=(0, 3))
@@ -60,10 +61,12 @@ class Doctor:
         console.print(table)
         console.print(
             f"{here.system}, {here.cores} cores, memory {readable(here.memory)} ({readable(here.free_memory)} free), "
-            f"disk {readable(here.free_disk)} free; JAX on {', '.join(here.devices)}",
+            f"disk {readable(here.free_disk)} free; JAX on {', '.join(here.devices)}, {threads()} threads",
             highlight=False,
             soft_wrap=True,
         )
+        kept = enable_compilation_cache()
+        console.print(f"compiled programs: {escape.console(kept)}", highlight=False, soft_wrap=True)
         _show_extras()
         problems = complaints(found) if self.atari else []
         if self.atari and not problems:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -30,16 +31,32 @@ Command = Train | Resume | Evaluate | Video | Curves | Study | Demo | Protocols 
 """Each class is the subcommand of its name in lower case."""
 RESUMABLE = (Train, Resume, Study, Demo)
 """Commands that go on where they were interrupted."""
+COMPUTING = (Train, Resume, Evaluate, Video, Study, Demo)
+"""Commands that compile programs."""
+UNCACHED = "--no-compilation-cache"
+DESCRIPTION = f"""\
+Distributional reinforcement learning with randomised risk criteria.
+
+Compiled programs are kept in ~/.cache/tremble, so that later commands start sooner.
+{UNCACHED} anywhere in a command, or TREMBLE_COMPILATION_CACHE=off, turns that off;
+TREMBLE_COMPILATION_CACHE=FOLDER chooses another folder."""
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point; expected failures are one message and a non-zero exit. ``arguments`` default to the process's."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    if UNCACHED in arguments:
+        arguments = [argument for argument in arguments if argument != UNCACHED]
+        os.environ["TREMBLE_COMPILATION_CACHE"] = "off"  # processes that the command starts inherit it
     _check_command(arguments)
     sys.path.append(str(Path.cwd()))  # so that module:name may be a file in the current directory
     command = _parse(arguments)
     try:
         with interruptible():
+            if isinstance(command, COMPUTING):
+                from tremble.training.compilation_cache import enable_compilation_cache
+
+                enable_compilation_cache()
             command.run()
     except KeyboardInterrupt:
         kept = " What was finished is kept: repeat the command to continue." if isinstance(command, RESUMABLE) else ""
@@ -63,7 +80,7 @@ def _parse(arguments: Sequence[str]) -> Command:
         Command,
         prog="tremble",
         args=arguments,
-        description="Distributional reinforcement learning with randomised risk criteria.",
+        description=DESCRIPTION,
         registry=types,
     )
 

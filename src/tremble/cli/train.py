@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -61,6 +62,9 @@ class Train:
     """Length of each evaluation in steps, in place of a number of episodes."""
     evaluate_env: str | None = None
     """Another environment to evaluate in, by name as --env (default: as in training)."""
+    threads: int | None = None
+    """Threads of XLA (default: one per core). For several runs at a time give each one thread. The number changes the
+    last digits of results; it is recorded, and `tremble resume` restores it."""
     replay_file: Path | None = None
     """Keep the pictures of Atari's replay in this file instead of in memory."""
     track: TrackerNames = ()
@@ -75,9 +79,14 @@ class Train:
         from tremble.atari.games import is_atari
         from tremble.envs.registry import is_jax_env
         from tremble.settings import SettingsError, parse_assignments
+        from tremble.training.machine import THREAD_VARIABLE
         from tremble.training.many import run_name
         from tremble.training.run import train
 
+        if self.threads is not None:
+            if self.threads < 1:
+                raise SettingsError(f"--threads must be at least 1, got {self.threads}")
+            os.environ[THREAD_VARIABLE] = str(self.threads)  # before JAX computes anything
         out = self.out or Path("runs") / run_name(self.agent, self.env, self.seed)
         options = parse_assignments(self.env_set)
         if self.protocol is not None:
@@ -159,16 +168,8 @@ def _show_run(go: Callable[[dict[str, Any]], Any], title: str, steps: int, out: 
         warnings.showwarning = lambda message, *rest: console.print(f"[yellow]warning:[/] {escape.console(message)}")
         run = go({"on_progress": show, "on_message": lambda text: console.print(f"[dim]{escape.console(text)}[/]")})
     if len(run.snapshots):
-        table = Table("action", "mean", "std", "5 %", "95 %", title="Return predicted at the start state")
-        from tremble.dist import ReturnDist
-
-        dist = ReturnDist(run.snapshots["atoms"][-1])
-        for action in range(dist.atoms.shape[0]):
-            d = dist[action]
-            numbers = (d.mean(), d.std(), d.quantile(0.05), d.quantile(0.95))
-            table.add_row(str(action), *[f"{float(x):.3f}" for x in numbers])
-        console.print(table)
-        if "optimal_share" in run.rows[-1]:
+        _show_predictions(run.snapshots["atoms"][-1])
+        if "optimal_share" in run.rows[-1] and run.log:
             console.print(f"optimal actions: {run.optimal_count:,} of {len(run.log['optimal']):,}")
     if run.evaluation_rows:
         steps, episodes = run.spec.evaluate_steps, run.spec.evaluate_episodes
@@ -185,3 +186,21 @@ def _show_run(go: Callable[[dict[str, Any]], Any], title: str, steps: int, out: 
             console.print(f"best: {best['mean']:.2f} at step {best['step']:,}   tremble evaluate --weights best")
     where = escape.console(out)
     console.print(f"saved in [bold]{where}[/]" + ("" if run.log else f"   next: tremble evaluate {where}"))
+
+
+def _show_predictions(atoms: Any) -> None:
+    """A table of the return distributions ``[actions, atoms]`` of every action."""
+    import jax
+    import numpy as np
+
+    from tremble.dist import ReturnDist
+
+    def numbers(atoms: Any) -> tuple[Any, ...]:
+        dist = ReturnDist(atoms)
+        return dist.mean(), dist.std(), dist.quantile(0.05), dist.quantile(0.95)
+
+    table = Table("action", "mean", "std", "5 %", "95 %", title="Return predicted at the start state")
+    columns = jax.device_get(jax.jit(numbers)(atoms))  # one program; operation by operation it would be thirty
+    for action, row in enumerate(np.transpose(columns)):
+        table.add_row(str(action), *[f"{x:.3f}" for x in row])
+    console.print(table)

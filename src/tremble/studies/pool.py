@@ -92,7 +92,6 @@ class _Worker:
 
     def __init__(self, index: int, messages: queue.Queue[tuple[int, dict[str, Any] | None]], errors: Any):
         flags = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_multi_thread_eigen=false"
-        cache = os.environ.get("TREMBLE_COMPILE_CACHE", str(_cache_dir()))
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tremble.studies.worker"],
             stdin=subprocess.PIPE,
@@ -104,7 +103,6 @@ class _Worker:
                 "XLA_FLAGS": flags.strip(),
                 "NPROC": "1",  # size of XLA's thread pool; more threads than cores are slower
                 "JAX_PLATFORMS": "cpu",
-                "TREMBLE_COMPILE_CACHE": cache,
                 "PYTHONPATH": os.pathsep.join(filter(None, [_source_root(), os.environ.get("PYTHONPATH", "")])),
                 **{name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")},
             },
@@ -132,12 +130,6 @@ class _Worker:
             self.process.wait(timeout=10)
         except subprocess.TimeoutExpired:
             self.process.kill()
-
-
-def _cache_dir() -> Path:
-    """Where compiled programs are kept between processes and commands."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "tremble" / "xla"
 
 
 def _source_root() -> str:

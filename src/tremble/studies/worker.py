@@ -26,6 +26,7 @@ from tremble.agent import Agent
 from tremble.core import RandomStream, stream_key
 from tremble.envs.registry import is_jax_env, make_jax_env
 from tremble.training import checkpoint
+from tremble.training.compilation_cache import enable_compilation_cache
 from tremble.training.evaluation import evaluate
 from tremble.training.evaluation_env import evaluation_maker, evaluation_settings
 from tremble.training.run import run_loop
@@ -114,9 +115,7 @@ def main() -> None:
     channel = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
-    if cache := os.environ.get("TREMBLE_COMPILE_CACHE"):
-        jax.config.update("jax_compilation_cache_dir", cache)
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+    enable_compilation_cache()
 
     def say(message: dict[str, Any]) -> None:
         channel.write(json.dumps(message) + "\n")

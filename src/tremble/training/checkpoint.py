@@ -25,7 +25,7 @@ from safetensors.numpy import save_file
 from tremble.records import CheckpointError, as_record, parse
 from tremble.training.machine import MadeWith
 
-FORMAT = 5
+FORMAT = 6
 """The only format that is read."""
 T = TypeVar("T")
 

@@ -149,6 +149,12 @@ diagnose_learner = jax.jit(diagnose)
 """Diagnostics for the metrics."""
 
 
+@partial(jax.jit, static_argnums=(2,))
+def draw_diagnosis(seed: jax.Array, t: jax.Array, batch_size: int) -> jax.Array:
+    """Random numbers to sample the batch of `diagnose_learner` by."""
+    return draw_sample(stream_key(seed, RandomStream.DIAGNOSE, t), batch_size)
+
+
 @jax.jit
 def act(
     run: Flat[Constants],

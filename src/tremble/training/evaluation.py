@@ -11,7 +11,9 @@ from typing import Any, Literal
 import equinox as eqx
 import gymnasium
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float, Int, Key
 
 from tremble.core import RandomStream, stream_key
 from tremble.criteria import Criterion
@@ -63,7 +65,7 @@ class Evaluation:
         that level; a calibrated agent's coverage is the level itself.
         """
         pooled = self.predicted.reshape(-1)
-        quantiles = {level: np.asarray(ReturnDist(self.predicted).quantile(level)) for level in LEVELS}
+        quantiles = dict(zip(LEVELS, np.asarray(_quantiles(self.predicted)), strict=True))
         return {
             "w1": wasserstein(self.discounted, pooled, 1),
             "w2": wasserstein(self.discounted, pooled, 2),
@@ -155,8 +157,6 @@ def evaluate(
     expected: bool | None = None
     """Whether the environment gives masks, as its first observation says."""
     envs: list[gymnasium.Env[Any, Any]] = []
-    base = stream_key(seed, RandomStream.EVALUATE)
-    keys_at = jax.jit(jax.vmap(lambda k, t: jax.random.fold_in(jax.random.fold_in(base, k), t)))
 
     def begin(i: int) -> None:
         """The next episode, if there is to be one: with a budget, while fewer steps are made than it has."""
@@ -189,7 +189,7 @@ def evaluate(
             check_masks(None if mask is None else mask[acting], expected, source.name, "in an evaluation")
             now = np.array([(e.number, e.length) if e else (0, 0) for e in playing], np.int32)
             actors = eqx.tree_at(lambda a: a.episode_start, actors, starting)
-            chosen, actors = policy.act(actors, obs, mask, keys_at(*now.T))
+            chosen, actors = policy.act(actors, obs, mask, _step_keys(np.int32(seed), *now.T))
             actions, starting = np.asarray(chosen), np.zeros(n, bool)
             if any(e is not None and e.length == 0 for e in playing):
                 atoms = np.asarray(agent.predict_encoded(obs).atoms)
@@ -225,6 +225,20 @@ def evaluate(
         np.array([e.truncated for e in counted]),
         np.stack([e.predicted for e in counted if e.predicted is not None]),
     )
+
+
+@jax.jit
+def _step_keys(seed: Int[Array, ""], number: Int[Array, "n"], step: Int[Array, "n"]) -> Key[Array, "n"]:
+    """The keys by which actions are chosen in these steps of these episodes."""
+    base = stream_key(seed, RandomStream.EVALUATE)
+    return jax.vmap(lambda k, t: jax.random.fold_in(jax.random.fold_in(base, k), t))(number, step)
+
+
+@jax.jit
+def _quantiles(atoms: Float[Array, "episodes atoms"]) -> Float[Array, "levels episodes"]:
+    """The predicted quantiles at `LEVELS`."""
+    dist = ReturnDist(atoms)
+    return jnp.stack([dist.quantile(level) for level in LEVELS])
 
 
 def within(begun: list[_Episode], steps: int, ends: Ends) -> list[_Episode]:

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tremble.agent import ActorState, Agent, LearnerState
-from tremble.core import Noise, RandomStream, Transition, stream_key
+from tremble.core import Noise, RandomStream, Transition
 from tremble.envs.faults import EnvironmentFaultError
 from tremble.envs.gym import Environment, Observation, Outcome
 from tremble.envs.masks import check_masks
@@ -34,7 +34,6 @@ from tremble.replay import (
     Accumulator,
     FrameReplay,
     NumpyReplay,
-    draw_sample,
     frame_memory_estimate,
     memory_estimate,
     readable,
@@ -214,10 +213,10 @@ class GymLoop(Loop):
 
     def _example(self) -> Transition:
         """A transition of zeros with the shapes and types that replay stores."""
-        obs = jnp.zeros(self.encoder.shape, self.encoder.dtype)
-        mask = None if self.seen.mask is None else jnp.zeros(self.actions.n, bool)
-        zero, extra = jnp.zeros(()), self.agent.init_actor(self.actions.n).extra
-        example = Transition(obs, jnp.zeros((), jnp.int32), zero, zero, obs, None, mask, extra)
+        obs = np.zeros(self.encoder.shape, self.encoder.dtype)
+        mask = None if self.seen.mask is None else np.zeros(self.actions.n, bool)
+        zero, extra = np.zeros((), np.float32), self.agent.init_actor(self.actions.n).extra
+        example = Transition(obs, np.zeros((), np.int32), zero, zero, obs, None, mask, extra)
         return jax.tree.map(np.asarray, example)
 
     def _start(self, *numbers: int) -> Observation:
@@ -396,7 +395,7 @@ class GymLoop(Loop):
         """As `Loop.record`."""
         batch = None
         if self.replay.ready:
-            noise = draw_sample(stream_key(self.seed, RandomStream.DIAGNOSE, self.t), self.agent.learning.batch_size)
+            noise = compiled_calls.draw_diagnosis(np.int32(self.seed), np.int32(self.t), self.agent.learning.batch_size)
             batch, _ = self.replay.sample(np.asarray(noise), self._importance(self.t))
         clock = jax.tree.map(np.int32, self.agent.clock(self.t, self.episodes, self.updates, self.frames_per_step))
         seed = np.int32(self.seed)

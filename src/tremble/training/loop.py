@@ -89,22 +89,24 @@ class EpisodeCounter:
 
     def state(self) -> EpisodeState:
         """JSON-ready; `finished` is not part of it."""
-        totals, recent = [_or_none(x) for x in self._totals], self._recent
-        return EpisodeState(totals, self._lengths, [(e.step, _or_none(e.total), e.length) for e in recent])
+        totals, recent = [or_none(x) for x in self._totals], self._recent
+        return EpisodeState(totals, self._lengths, [(e.step, or_none(e.total), e.length) for e in recent])
 
     def load(self, state: EpisodeState) -> None:
         """Continue from a `state`."""
         if not len(state.totals) == len(state.lengths) == len(self._totals):
             raise ValueError(f"episodes of {len(state.totals)} environments, and there are {len(self._totals)}")
-        self._totals, self._lengths = [_or_nan(x) for x in state.totals], list(state.lengths)
-        self._recent = [Episode(step, _or_nan(total), length) for step, total, length in state.recent]
+        self._totals, self._lengths = [or_nan(x) for x in state.totals], list(state.lengths)
+        self._recent = [Episode(step, or_nan(total), length) for step, total, length in state.recent]
 
 
-def _or_none(total: float) -> float | None:
+def or_none(total: float) -> float | None:
+    """A number as files hold it: None where it is not finite."""
     return total if math.isfinite(total) else None
 
 
-def _or_nan(total: float | None) -> float:
+def or_nan(total: float | None) -> float:
+    """A number of a file."""
     return math.nan if total is None else total
 
 

@@ -55,7 +55,7 @@ class MadeWith:
     def here(from_step: int = 0) -> MadeWith:
         """This process; initialises no device."""
         flags = sorted(os.environ.get("XLA_FLAGS", "").split())
-        return MadeWith(from_step, versions(), _processor(), _threads(), flags)
+        return MadeWith(from_step, versions(), processor(), threads(), flags)
 
     def differences(self, now: MadeWith) -> list[str]:
         """What is different now, in words; empty where a run goes on bit for bit."""
@@ -88,7 +88,8 @@ def restore_flags(before: MadeWith) -> None:
         os.environ.setdefault("XLA_FLAGS", " ".join(harmless))
 
 
-def _threads() -> int:
+def threads() -> int:
+    """Threads that XLA uses."""
     given = os.environ.get(THREAD_VARIABLE, "")
     return int(given) if given.isdecimal() else _cores()
 
@@ -97,7 +98,7 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _processor() -> str:
+def processor() -> str:
     """Its name, with a digest of its features: XLA compiles for them, and machines of one name may differ in them."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n\n")[0].splitlines()

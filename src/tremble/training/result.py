@@ -30,8 +30,8 @@ class Run:
     evaluation_rows: list[dict[str, Any]]
     """One entry per evaluation during training: step, mean, returns, calibration."""
     log: dict[str, np.ndarray]
-    """One entry per step. Runs inside XLA: state_index, action, reward, done, optimal, greedy. Environments with an
-    observation table that were stepped under Gymnasium: action, reward, done, optimal. All others: empty."""
+    """One entry per step, where the environment lists its observations (N-Chain, Deep Sea): action, reward, done,
+    optimal, and inside XLA also state_index and greedy. All others: empty."""
     snapshots: dict[str, np.ndarray]
     """Runs inside XLA have one entry per row of `metrics`: atoms[actions, n] and scores[actions] at the start state."""
     episode_rows: Sequence[dict[str, Any]]
@@ -58,7 +58,12 @@ class Run:
 
     @property
     def optimal_count(self) -> int:
-        """Steps whose action the environment counts as optimal."""
+        """Steps whose action the environment counts as optimal, where steps are logged."""
+        if "optimal" not in self.log:
+            raise ValueError(
+                f"{self.spec.env} logs no steps, because it does not list its observations, or knows no optimal "
+                'actions: see metrics["optimal_share"]'
+            )
         return int(self.log["optimal"].sum())
 
 

@@ -38,7 +38,7 @@ class TrainState(eqx.Module):
 
 
 class StepLog(eqx.Module):
-    """What happened at each step: the raw data of a study."""
+    """What happened at each step; kept where the environment lists its observations (`xla_loop.Record`)."""
 
     state_index: Int[Array, "*steps"]
     """Row of the observation table before the step (-1 where the environment has no table)."""

@@ -20,7 +20,7 @@ from tremble.replay import Replay, draw_sample, readable
 from tremble.training import xla_chunk as compiled
 from tremble.training.checkpoint import Contents
 from tremble.training.diagnosis import Diagnosis, diagnose
-from tremble.training.loop import DEFAULT_CHUNK, Count, EpisodeCounter, EpisodeState, Loop, next_stop
+from tremble.training.loop import DEFAULT_CHUNK, Count, EpisodeCounter, EpisodeState, Loop, next_stop, or_nan, or_none
 from tremble.training.machine import require_room, too_large
 from tremble.training.xla_chunk import StepLog, TrainState
 
@@ -118,27 +118,40 @@ def iterate(
 
 
 @dataclass(frozen=True)
+class Recent:
+    """Counts since the last row of the metrics."""
+
+    steps: Count = 0
+    episodes: Count = 0
+    optimal: Count = 0
+    greedy: Count = 0
+
+
+@dataclass(frozen=True)
 class XlaFacts:
     """What a checkpoint of an `XlaLoop` holds besides arrays."""
 
     t: Count
-    recorded: Count
-    """Steps that rows of the metrics cover."""
+    recent: Recent
+    recent_reward: float | None
+    """Sum of rewards since the last row; None where it is not finite, as everywhere in files."""
     episodes: EpisodeState
 
 
 class Record:
-    """What happened in one run so far: log of steps, episodes, rows of the metrics, snapshots."""
+    """What happened in one run so far: episodes, rows of the metrics, snapshots, and in some environments all steps.
+
+    Steps are kept where the environment lists its observations, which makes them the data of a study. Elsewhere a run
+    of millions of steps would keep and save all of them for nothing.
+    """
 
     def __init__(self, env: JaxEnv) -> None:
         """Before the first step in such an environment."""
-        self._knows_optimal = knows_optimal(env)
+        self._knows_optimal, self._keeps_steps = knows_optimal(env), env.observation_table is not None
         self.rows: list[dict[str, Any]] = []
         self.episodes = EpisodeCounter(1)
-        self._t = self._recorded = 0
-        self._log: dict[str, list[np.ndarray]] = {}
-        self._n_recorded = 0
-        """Parts of the log that rows of the metrics cover."""
+        self._t, self._recent, self._recent_reward = 0, Recent(), 0.0
+        self._steps: dict[str, list[np.ndarray]] = {}
         self._snapshots: dict[str, list[np.ndarray]] = {"atoms": [], "scores": []}
 
     def add(self, result: ChunkResult, run: int | None = None) -> None:
@@ -153,52 +166,63 @@ class Record:
 
     def add_log(self, log: dict[str, np.ndarray]) -> None:
         """Add the steps of a chunk."""
-        for name, values in log.items():
-            self._log.setdefault(name, []).append(values)
+        if self._keeps_steps:
+            for name, values in log.items():
+                self._steps.setdefault(name, []).append(values)
         for reward, done in zip(log["reward"].tolist(), log["done"].tolist(), strict=True):
             self._t += 1
+            self._recent_reward += reward  # one by one: the same sum for chunks of any length
             self.episodes.add(0, self._t, reward, done > 0)
+        before = self._recent
+        self._recent = Recent(
+            before.steps + len(log["reward"]),
+            before.episodes + int(np.count_nonzero(log["done"])),
+            before.optimal + int(np.count_nonzero(log["optimal"])),
+            before.greedy + int(np.count_nonzero(log["greedy"])),
+        )
 
     def add_row(self, diagnosis: Diagnosis, final: bool = False) -> dict[str, Any]:
         """Add a row of the metrics and a snapshot, at the end of the newest chunk; ``final`` as for `Loop.record`."""
-        recent = {name: np.concatenate(parts[self._n_recorded :]) for name, parts in self._log.items()}
+        recent = self._recent
         row: dict[str, Any] = {"step": self._t}
         row |= {name: float(value) for name, value in diagnosis.numbers.items()}
-        row["reward_per_episode"] = float(recent["reward"].sum() / max(np.count_nonzero(recent["done"]), 1))
+        row["reward_per_episode"] = self._recent_reward / max(recent.episodes, 1)
         if self._knows_optimal:
-            row["optimal_share"] = float(recent["optimal"].mean())
+            row["optimal_share"] = recent.optimal / recent.steps
         row |= self.episodes.row(final)
-        row["behaviour_changed"] = float(1.0 - recent["greedy"].mean())
+        row["behaviour_changed"] = 1.0 - recent.greedy / recent.steps
         self.rows.append(row)
         self._snapshots["atoms"].append(np.asarray(diagnosis.atoms))
         self._snapshots["scores"].append(np.asarray(diagnosis.scores))
         if not final:
-            self._recorded, self._n_recorded = self._t, len(self._log["reward"])
+            self._recent, self._recent_reward = Recent(), 0.0
         return row
 
     def step_log(self) -> dict[str, np.ndarray]:
-        """The fields of `StepLog`, one entry per step."""
-        return {name: np.concatenate(parts) for name, parts in self._log.items()}
+        """The fields of `StepLog`, one entry per step; empty where steps are not kept."""
+        for name, parts in self._steps.items():
+            self._steps[name] = [np.concatenate(parts)]
+        return {name: whole for name, (whole,) in self._steps.items()}
 
     def snapshots(self) -> dict[str, np.ndarray]:
         """One entry per row: atoms[actions, n] and scores[actions] at a start state."""
         return {name: np.stack(parts) for name, parts in self._snapshots.items() if parts}
 
     def arrays(self) -> dict[str, dict[str, np.ndarray]]:
-        """Step log and snapshots, by group."""
+        """Steps and snapshots, by group."""
         return {"log": self.step_log(), "snapshots": self.snapshots()}
 
     def facts(self) -> XlaFacts:
         """What `load` needs besides `arrays`."""
-        return XlaFacts(self._t, self._recorded, self.episodes.state())
+        return XlaFacts(self._t, self._recent, or_none(self._recent_reward), self.episodes.state())
 
     def load(self, facts: XlaFacts, log: dict[str, np.ndarray], snapshots: dict[str, np.ndarray]) -> None:
         """Continue from `facts` and `arrays`; the rows so far are elsewhere."""
-        names = {field.name for field in dataclasses.fields(StepLog)}
-        if log.keys() != names or any(array.shape != (facts.t,) for array in log.values()) or facts.recorded > facts.t:
+        names = {field.name for field in dataclasses.fields(StepLog)} if self._keeps_steps and facts.t else set()
+        if log.keys() != names or any(array.shape != (facts.t,) for array in log.values()):
             raise ValueError(f"the log of steps does not hold {', '.join(sorted(names))} for each of {facts.t} steps")
-        self._t, self._recorded, self._n_recorded = facts.t, facts.recorded, 1
-        self._log = {name: [array[: self._recorded], array[self._recorded :]] for name, array in log.items()}
+        self._t, self._recent, self._recent_reward = facts.t, facts.recent, or_nan(facts.recent_reward)
+        self._steps = {name: [array] for name, array in log.items()}
         self._snapshots = {name: list(snapshots.get(name, [])) for name in self._snapshots}
         self.episodes.load(facts.episodes)
 
