@@ -8,6 +8,7 @@ PYTHON ?=
 VENV := .venv
 BENCH_VENV := .venv-bench
 DOPAMINE_VENV := .venv-dopamine
+JAX_PEERS_VENV := .venv-jax-peers
 PACKAGES_VENV := .venv-packages
 BIN := $(VENV)/bin
 # Nothing is compiled beforehand: most of what is installed is never imported.
@@ -105,7 +106,7 @@ lock: install ## pin the newest versions that fit: requirements.lock and require
 	$(PIP_COMPILE) --extra box2d --extra atari --constraint bench-constraints.txt --output-file requirements-bench.lock pyproject.toml requirements-bench.in
 	sed -i.bak -E 's/^(torch==[0-9.]+)\+[a-z0-9]+/\1/' requirements-bench.lock && rm requirements-bench.lock.bak bench-constraints.txt
 
-bench: $(BENCH_VENV)/.installed $(DOPAMINE_VENV)/.installed ## speed beside other libraries, in an environment of its own (ARGS=--help)
+bench: $(BENCH_VENV)/.installed $(DOPAMINE_VENV)/.installed $(JAX_PEERS_VENV)/.installed ## speed beside other libraries, in an environment of its own (ARGS=--help)
 	@$(BENCH_VENV)/bin/python -m benchmarks $(ARGS)
 
 $(BENCH_VENV)/.installed: requirements-bench.lock pyproject.toml
@@ -121,6 +122,13 @@ $(DOPAMINE_VENV)/.installed: requirements-dopamine.lock
 	if [ ! -x $(DOPAMINE_VENV)/bin/python ]; then "$$python" -m venv $(DOPAMINE_VENV); fi
 	@echo "installing Dopamine and an older JAX into $(DOPAMINE_VENV) (TensorFlow among them), some minutes"
 	@$(DOPAMINE_VENV)/bin/python -m pip install $(PIP_FLAGS) --no-deps -r requirements-dopamine.lock
+	@touch $@
+
+$(JAX_PEERS_VENV)/.installed: requirements-jax-peers.lock
+	@$(find_python); \
+	if [ ! -x $(JAX_PEERS_VENV)/bin/python ]; then "$$python" -m venv $(JAX_PEERS_VENV); fi
+	@echo "installing rejax, gymnax and sbx into $(JAX_PEERS_VENV) (PyTorch among them), some minutes"
+	@$(JAX_PEERS_VENV)/bin/python -m pip install $(PIP_FLAGS) -r requirements-jax-peers.lock
 	@touch $@
 
 $(PACKAGES_VENV)/.installed: requirements.lock requirements-packages.in pyproject.toml

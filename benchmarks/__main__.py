@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import atari, family, gym, loss, machine, nchain, overhead, report
+from benchmarks import atari, family, gym, jax_peers, loss, machine, nchain, overhead, report
 from benchmarks.compare import Part
 
 PARTS = {
@@ -20,6 +20,7 @@ PARTS = {
     "gym": gym.measure,
     "family": family.measure,
     "atari": atari.measure,
+    "jax_peers": jax_peers.measure,
 }
 HERE, SCRATCH = Path(__file__).parent, Path("runs/bench")
 LOAD_WARNING = 0.5
@@ -32,6 +33,7 @@ parts:
   gym       LunarLander and CartPole training steps per second: tremble and sb3-contrib, one run and one per core
   family    every preset on CartPole and N-Chain, beside the peers that have the same agent
   atari     Pong training steps per second: tremble, sb3-contrib and Dopamine; MinAtar inside XLA and outside
+  jax_peers CartPole and MinAtar training steps per second: tremble, rejax and sbx, all of them in JAX
 
 examples:
   make bench                                  everything, some minutes; writes benchmarks/RESULTS.md and results.json

@@ -5,10 +5,10 @@ Imports are inside the functions: a process loads only the library it measures. 
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from benchmarks.gym_training import peak_mib, shares_of
+from benchmarks.machine import matrix_speed
 from benchmarks.stepping import by_host_loop, by_sb3, inside_xla
 from benchmarks.workers import Contender
 
@@ -26,7 +26,7 @@ COMMON: dict[str, Any] = {
 """Exploration is at its final rate: a random action saves some libraries the evaluation of their network."""
 
 
-def tremble_pong(steps: int, protocol: str, overlap: bool = False) -> Contender:
+def tremble_pong(steps: int, protocol: str, async_learning: bool = False) -> Contender:
     """QR-DQN by the loop behind `tremble.train`; a turn is ``steps`` steps of four frames each.
 
     The protocol decides the network's padding: none for ``dqn_zoo`` and sb3-contrib, "same" for ``dopamine``, whose
@@ -36,13 +36,13 @@ def tremble_pong(steps: int, protocol: str, overlap: bool = False) -> Contender:
     from tremble.envs.gym import open_environment
     from tremble.training.gym_loop import GymLoop
 
-    agent = tremble.make("qrdqn", "atari", protocol=protocol, async_learning=overlap, **COMMON)
+    agent = tremble.make("qrdqn", "atari", protocol=protocol, async_learning=async_learning, **COMMON)
     loop = GymLoop(agent, open_environment("atari/Pong", options={"protocol": protocol}), 0, 10**6)
     loop.advance(START + 40)
     facts: dict[str, Any] = {}
-    if not overlap:  # there the parts are not done alone
+    if not async_learning:  # there the parts are not done alone
         facts |= {"shares": shares_of(loop), "flops": _flops(agent, loop.env.actions.n)}
-        facts["flops_per_second"] = _matrix_speed()
+        facts["flops_per_second"] = matrix_speed()
     by_host_loop(loop, steps)
     facts["peak_mib"] = peak_mib()
     return Contender(lambda _: by_host_loop(loop, steps), facts)
@@ -62,21 +62,6 @@ def _flops(agent: Any, n_actions: int, side: int = 84, channels: int = 4) -> flo
         forward.append(2 * n * width)
         n = width
     return float(BATCH * (4 * sum(forward) - forward[0]))
-
-
-def _matrix_speed(side: int = 1536) -> float:
-    """Operations per second of a large product of matrices: what the machine gives to whoever uses it best."""
-    import jax
-    import jax.numpy as jnp
-
-    product, x = jax.jit(jnp.matmul), jnp.ones((side, side))
-    jax.block_until_ready(product(x, x))
-    taken = []
-    for _ in range(10):
-        begin = time.perf_counter()
-        jax.block_until_ready(product(x, x))
-        taken.append(time.perf_counter() - begin)
-    return 2 * side**3 / min(taken)
 
 
 def sb3_pong(steps: int) -> Contender:

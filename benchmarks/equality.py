@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+ROOT = Path(__file__).resolve().parents[1]
 AGENTS = (
     "dqn",
     "c51",
@@ -117,6 +118,14 @@ def run_all(out: Path, only: str) -> None:
             print(f"{case}: {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
 
 
+def unpack(revision: str, folder: Path) -> Path:
+    """The package as it was, put into a folder; what is to be on the path."""
+    archive = subprocess.run(["git", "archive", revision, "src"], cwd=ROOT, check=True, capture_output=True).stdout
+    with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+        files.extractall(folder, filter="data")
+    return folder / "src"
+
+
 def start(source: Path, out: Path, only: str) -> subprocess.Popen[bytes]:
     """Train with the package in ``source``, in a process of its own."""
     environment = {**os.environ, **ONE_THREAD, "PYTHONPATH": str(source)}
@@ -148,19 +157,14 @@ def main() -> None:
         return run_all(options.train, options.only)
     if not options.revision:
         parser.error("which revision? For example: python -m benchmarks.equality HEAD~10")
-    root = Path(__file__).resolve().parents[1]
     with tempfile.TemporaryDirectory() as folder:
         temporary = Path(folder)
-        archive = subprocess.run(
-            ["git", "archive", options.revision, "src"], cwd=root, check=True, capture_output=True
-        ).stdout
-        with tarfile.open(fileobj=io.BytesIO(archive)) as files:
-            files.extractall(temporary / "before", filter="data")
+        before = unpack(options.revision, temporary / "before")
         kept = options.keep or temporary / "runs-before"
         now = temporary / "runs-now"
         children = [
-            start(temporary / "before" / "src", kept, options.only),
-            start(root / "src", now, options.only),
+            start(before, kept, options.only),
+            start(ROOT / "src", now, options.only),
         ]
         if any([child.wait() for child in children]):
             sys.exit("a run failed")

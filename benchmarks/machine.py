@@ -79,3 +79,18 @@ def cpu_model() -> str:
         if model:
             return model
     return platform.processor() or "unknown"
+
+
+def matrix_speed(side: int = 1536) -> float:
+    """Operations per second of a large product of matrices: what the machine gives to whoever uses it best."""
+    import jax
+    import jax.numpy as jnp
+
+    product, x = jax.jit(jnp.matmul), jnp.ones((side, side))
+    jax.block_until_ready(product(x, x))
+    taken = []
+    for _ in range(10):
+        begin = time.perf_counter()
+        jax.block_until_ready(product(x, x))
+        taken.append(time.perf_counter() - begin)
+    return 2 * side**3 / min(taken)

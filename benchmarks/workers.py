@@ -135,7 +135,8 @@ class Elsewhere:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=os.environ | {"JAX_PLATFORMS": "cpu"},
+            # It may import what `benchmarks` has for it.
+            env=os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(Path(__file__).resolve().parents[1])},
         )
         # Read as it comes, so that a library that says much does not fill the pipe and wait.
         self._said: deque[str] = deque(maxlen=30)
