@@ -1,4 +1,4 @@
-"""A worker process that trains runs one after another: `python -m tremble.studies.worker`.
+"""A worker process that trains runs one after another: `python -m tremble.studies.worker [CORE]`.
 
 It reads tasks as JSON lines from standard input, ``{"id": ..., "spec": {...}, "out": path}``, and answers on standard
 output with progress ``{"id": ..., "step": n}``, then ``{"id": ..., "done": true, "seconds": x}`` (of processor time)
@@ -115,6 +115,8 @@ def main() -> None:
     channel = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
+    if len(sys.argv) > 1:
+        os.sched_setaffinity(0, {int(sys.argv[1])})
     enable_compilation_cache()
 
     def say(message: dict[str, Any]) -> None:
