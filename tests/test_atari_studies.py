@@ -14,7 +14,7 @@ from rich.console import Console
 from tremble.atari.games import rom_of
 from tremble.records import CheckpointError
 from tremble.settings import SettingsError, parse_assignments
-from tremble.studies import STUDIES
+from tremble.studies import find_study
 from tremble.studies.atari import curves as atari_curves
 from tremble.studies.atari import pong_schedules, quota
 from tremble.studies.atari import study as atari
@@ -135,7 +135,7 @@ def test_quick_looks_are_small(study, tmp_path):
         spec = cell.spec(0, options.steps)
         agent = spec.build_agent()
         assert spec.steps == 2_000 and agent.memory_size == 2_000 and spec.env_options["cap_frames"] == 2_000
-    assert STUDIES[study.name] is study and study.cost_estimate is cost_estimate
+    assert find_study(study.name) is study and study.cost_estimate is cost_estimate
 
 
 def test_studies_share_their_runs(tmp_path):

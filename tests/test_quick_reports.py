@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from tremble.report.statistics import Interval, direction, verdict
-from tremble.studies import STUDIES
+from tremble.studies import find_study
 from tremble.studies.kit import Options, Study, run_study, stored
 from tremble.studies.lunarlander.study import LunarLanderResult
 from tremble.studies.minatar.study import MinAtarResult
@@ -64,7 +64,7 @@ STUDIES_MADE = [pytest.param(name, marks=() if name in QUICK else pytest.mark.sl
 
 def report_of(name, tmp_path, quick):
     """The report by `run_study`, from a store in which every run is finished."""
-    study = dataclasses.replace(STUDIES[name], load=lambda path, seed, spec: MADE[name](seed, spec), search=None)
+    study = dataclasses.replace(find_study(name), load=lambda path, seed, spec: MADE[name](seed, spec), search=None)
     options = Options(tmp_path / "out", tmp_path / "store", 4, study.quick_steps, quick, report_only=True)
     for cell in study.cells(options):
         for seed in range(4):
@@ -109,7 +109,7 @@ def test_a_study_that_computes_everything_anyway_has_no_quick_version(tmp_path):
     assert run_study(study, options, Console(quiet=True)).read_text().startswith("> **This is not")
     study = dataclasses.replace(study, has_quick_version=False)
     assert run_study(study, options, Console(quiet=True)).read_text() == "# Whole\n"
-    assert told == [True, False] and not STUDIES["atari-audit"].has_quick_version
+    assert told == [True, False] and not find_study("atari-audit").has_quick_version
 
 
 @pytest.mark.long

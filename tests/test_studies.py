@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from tremble.settings import SettingsError
-from tremble.studies import STUDIES
+from tremble.studies import about_studies, find_study
 from tremble.studies.kit import Options, collect, stored
 from tremble.studies.nchain.readings import STUDY as READINGS
 from tremble.studies.nchain.readings import ReadingResult
@@ -14,10 +14,10 @@ from tremble.studies.nchain.readings import ReadingResult
 
 @pytest.mark.parametrize("quick", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.long) if n == "nchain-family" else n for n in STUDIES]
+    "name", [pytest.param(n, marks=pytest.mark.long) if n == "nchain-family" else n for n in about_studies()]
 )
 def test_every_cell_is_a_valid_run(name, quick, tmp_path):
-    study = STUDIES[name]
+    study = find_study(name)
     options = Options(tmp_path, tmp_path, study.seeds, study.quick_steps if quick else study.steps, quick)
     cells = study.cells(options)
     labels = [cell.label for cell in cells]
@@ -59,7 +59,7 @@ def test_a_study_goes_on_from_the_raw_data_of_a_report(tmp_path):
     with pytest.raises(SettingsError, match="has no raw data of nchain-readings that can be read"):
         collect(READINGS, dataclasses.replace(here, reuse_results=tmp_path), Console(quiet=True))
     with pytest.raises(SettingsError, match="nchain-counts cannot go on from a report"):
-        collect(STUDIES["nchain-counts"], here, Console(quiet=True))
+        collect(find_study("nchain-counts"), here, Console(quiet=True))
 
 
 def test_runs_in_the_store_come_before_recalled_ones(tmp_path):

@@ -63,9 +63,9 @@ def list_envs() -> list[str]:
 
 def list_studies() -> list[str]:
     """Names of the studies `tremble study` can run."""
-    from tremble.studies import STUDIES
+    from tremble.studies import about_studies
 
-    return list(STUDIES)
+    return list(about_studies())
 
 
 def __getattr__(name: str) -> Any:

@@ -138,7 +138,7 @@ def _show_ids() -> None:
 
 
 def _sections() -> Iterator[tuple[str, Mapping[str, str]]]:
-    """Every name with a line about it. Each section is shown before the next one is imported: agents need no JAX."""
+    """Every name with a line about it. Each is shown before the next is imported: the first four need no JAX."""
     from tremble.presets import PRESETS
 
     yield "agents", {name: preset.about for name, preset in PRESETS.items()}
@@ -148,6 +148,9 @@ def _sections() -> Iterator[tuple[str, Mapping[str, str]]]:
     from tremble.envs.registry import about_jax_envs
 
     yield "environments", about_jax_envs()
+    from tremble.studies import about_studies
+
+    yield "studies", about_studies()
     from tremble.criteria import criterion_names
 
     yield "criteria", criterion_names()
@@ -160,9 +163,6 @@ def _sections() -> Iterator[tuple[str, Mapping[str, str]]]:
     from tremble.optimisers import Adam, RMSProp
 
     yield "optimisers", {name: _first_sentence(make.__doc__) for name, make in (("adam", Adam), ("rmsprop", RMSProp))}
-    from tremble.studies import STUDIES
-
-    yield "studies", {name: study.about for name, study in STUDIES.items()}
 
 
 def _id_sections() -> Iterator[tuple[str, Mapping[str, str]]]:

@@ -358,8 +358,8 @@ class GymLoop(Loop):
         first, noise, bits = self._learn_block(t)
         row, n = (t - first) * self._rounds + start, stop - start
         # Updates that share the action's draw all read that of its environment.
-        of = [i] * n if self._share_noise else range(row, row + n)
-        numbers = [(of[k], t, self.updates + k, self.episodes, start + k) for k in range(n)]
+        draws = [i] * n if self._share_noise else range(row, row + n)
+        numbers = [(draw, t, self.updates + k, self.episodes, start + k) for k, draw in enumerate(draws)]
         noise = jax.tree.map(lambda x: x[:, None], drawn) if self._share_noise else noise
         return noise, bits[row : row + n], np.array(numbers, np.int32)
 
