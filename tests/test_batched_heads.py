@@ -19,7 +19,7 @@ from tremble.networks.implicit import cos_pi
 from tremble.representations import FullyParameterised, Implicit, NonDecreasing
 from tremble.representations.non_decreasing import grid, ramps
 
-BATCH, FEATURES, ACTIONS, LEVELS = 5, 6, 3, 7
+BATCH, FEATURES, ACTIONS, LEVELS = 3, 6, 3, 4
 
 
 @pytest.fixture(autouse=True)
@@ -83,8 +83,7 @@ def gradients_agree(flat, one_by_one, head, features, levels):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.parametrize("noisy", [False, True])
-@pytest.mark.parametrize("dueling", [False, True])
+@pytest.mark.parametrize("dueling, noisy", [(False, False), (True, True)])
 def test_implicit_quantiles_one_by_one(dueling, noisy):
     head = as_float64(Implicit(n_cosines=8, n_hidden=9).init_head(jax.random.key(0), FEATURES, ACTIONS, dueling, noisy))
     levels = jnp.asarray(np.random.default_rng(1).random((BATCH, LEVELS)))
@@ -98,8 +97,7 @@ def test_implicit_quantiles_one_by_one(dueling, noisy):
     )
 
 
-@pytest.mark.parametrize("noisy", [False, True])
-@pytest.mark.parametrize("dueling", [False, True])
+@pytest.mark.parametrize("dueling, noisy", [(False, False), (True, True)])
 def test_monotone_quantiles_one_by_one(dueling, noisy):
     made = NonDecreasing(n_intervals=4, n_cosines=8, n_hidden=9, bonus="none")
     head = as_float64(made.init_head(jax.random.key(0), FEATURES, ACTIONS, dueling, noisy).quantiles)

@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import jax
 import pytest
 
 from tremble.training import compilation_cache
@@ -133,7 +134,12 @@ def test_the_least_recently_used_make_room(home):
     beside.mkdir()
     (beside / "old").write_bytes(bytes(1_000))
     os.utime(beside / "old", (0, 0))
+    theirs = home / "thesis" / "draft.txt"
+    theirs.parent.mkdir()
+    theirs.write_bytes(bytes(20_000))
+    os.utime(theirs, (0, 0))
     programs.put("key4", bytes(3_000))
+    assert theirs.exists(), "what is no program is nobody's to remove"
     assert [programs.get(f"key{k}") is not None for k in range(5)] == [True, False, False, True, True], "to 80 %"
     assert not (beside / "old").exists(), "of other versions too"
 
@@ -146,6 +152,18 @@ def test_what_a_killed_process_left_is_removed():
     os.utime(left, (time.time() - 7200,) * 2)
     programs._make_room()
     assert not left.exists() and new.exists()
+
+
+def test_no_home_directory_is_no_error(monkeypatch):
+    for name in ("XDG_CACHE_HOME", "JAX_COMPILATION_CACHE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+
+    def unknown(self):
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "expanduser", unknown)
+    monkeypatch.setitem(jax.config.values, "jax_compilation_cache_dir", None)
+    assert compilation_cache.enable_compilation_cache() == "off: Could not determine home directory."
 
 
 def test_a_full_disk_is_no_error(monkeypatch):

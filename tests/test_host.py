@@ -58,7 +58,9 @@ def test_one_seed_repeats_and_seeds_differ(base):
     assert other.episode_rows != base[0].episode_rows
 
 
-@pytest.mark.parametrize("options", [{}, {"share_noise": True}, {"n_step": 3, "t_unit": "updates"}])
+@pytest.mark.parametrize(
+    "options", [{"n_step": 3, "t_unit": "updates"}, pytest.param({"share_noise": True}, marks=pytest.mark.slow)]
+)
 def test_a_burst_is_the_updates_one_by_one(options, monkeypatch):
     """One compiled call for a round of updates, several for what memory does not hold at once, or one for each."""
 

@@ -49,7 +49,7 @@ def enable_compilation_cache() -> str:
 
         if not hasattr(compilation_cache, "_cache") or not hasattr(compilation_cache, "_cache_initialized"):
             raise Unusable(f"JAX {jax.__version__} has another kind of cache")
-    except (Unusable, ImportError, OSError) as error:
+    except (Unusable, ImportError, OSError, RuntimeError) as error:  # the last where there is no home directory
         return f"off: {error}"
     jax.config.update("jax_compilation_cache_dir", str(programs.folder))
     # Reading a program takes a millisecond, compiling the smallest ten.
@@ -88,7 +88,7 @@ class Programs:
     """Files of compiled programs, with the interface that JAX calls."""
 
     def __init__(self, folder: Path, limit: int = LIMIT_BYTES):
-        """Files in ``folder``; the limit is for all folders beside it together."""
+        """Files in ``folder``; the limit is for all of its kind beside it together (``jaxlib-*``)."""
         self.folder = self._path = folder
         self._limit, self._room = limit, 0
         self._make_room()
@@ -130,9 +130,11 @@ class Programs:
     def _make_room(self) -> None:
         """Remove the files that were not used for the longest time, if all together take more than the limit."""
         found = []
-        for path in self.folder.parent.glob("*/*"):
+        for path in self.folder.parent.glob("jaxlib-*/*"):
             with suppress(OSError):
                 entry = path.lstat()
+                if not stat.S_ISREG(entry.st_mode):
+                    continue
                 if path.name.startswith(".") and time.time() - entry.st_mtime > ABANDONED_SECONDS:
                     path.unlink()
                     continue
