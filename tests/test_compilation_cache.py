@@ -155,15 +155,17 @@ def test_what_a_killed_process_left_is_removed():
 
 
 def test_no_home_directory_is_no_error(monkeypatch):
-    for name in ("XDG_CACHE_HOME", "JAX_COMPILATION_CACHE_DIR"):
-        monkeypatch.delenv(name, raising=False)
-
     def unknown(self):
         raise RuntimeError("Could not determine home directory.")
 
+    monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setattr(Path, "expanduser", unknown)
-    monkeypatch.setitem(jax.config.values, "jax_compilation_cache_dir", None)
-    assert compilation_cache.enable_compilation_cache() == "off: Could not determine home directory."
+    of_tests = jax.config.values["jax_compilation_cache_dir"]
+    jax.config.update("jax_compilation_cache_dir", None)
+    try:
+        assert compilation_cache.enable_compilation_cache() == "off: Could not determine home directory."
+    finally:
+        jax.config.update("jax_compilation_cache_dir", of_tests)
 
 
 def test_a_full_disk_is_no_error(monkeypatch):
