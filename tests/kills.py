@@ -189,11 +189,19 @@ def at_a_step(number: signal.Signals, times: int = 1) -> Callable[[int], None]:
 
 
 def at_an_update(n: int) -> None:
-    """SIGKILL between two updates, also of a burst; inside XLA, between two chunks."""
+    """SIGKILL between two updates, or while a burst of them is computed; inside XLA, between two chunks."""
     from tremble.training import compiled_calls
     from tremble.training.xla_loop import CompiledRun
 
     _before(compiled_calls, "update", _trap(13 * n, _kill))
+    dispatch, trap = compiled_calls.update_in_turn, _trap(3 * n, _kill)
+
+    def update_in_turn(*args: Any) -> Any:
+        learner = dispatch(*args)  # returns before it is done
+        trap()
+        return learner
+
+    compiled_calls.update_in_turn = update_in_turn
     _before(CompiledRun, "advance", _trap(n + 1, _kill))
 
 
