@@ -1,9 +1,9 @@
 """What the files of a sweep hold: its cells, the outcome of each run, and where they lie.
 
-    DIR/sweep.json                        the plan: cells, seeds, search
-    DIR/runs/CELL/seed-0/                 a run directory, as `tremble train` writes it
-    DIR/runs/CELL/seed-0.json             its outcome, once the run needs no more work
-    DIR/runs/CELL/seed-0.tries.jsonl      a line for each worker that took it up
+DIR/sweep.json                        the plan: cells, seeds, search
+DIR/runs/CELL/seed-0/                 a run directory, as `tremble train` writes it
+DIR/runs/CELL/seed-0.json             its outcome, once the run needs no more work
+DIR/runs/CELL/seed-0.tries.jsonl      a line for each worker that took it up
 """
 
 from __future__ import annotations
