@@ -13,7 +13,7 @@ import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -24,6 +24,10 @@ DEPTH = 16
 
 class CheckpointError(RuntimeError):
     """A file of a run cannot be read or written; the message names it and says what to do."""
+
+
+class WriteError(CheckpointError):
+    """A file could not be written: the disk is full or gone, and the run is not to blame."""
 
 
 class EpisodeRow(msgspec.Struct, rename={"total": "return"}):
@@ -51,6 +55,18 @@ class MetricsRow(msgspec.Struct):
     episodes: float
 
 
+class FinalRow(EvaluationRow):
+    """The parts of a row of ``final.jsonl`` that commands read: an evaluation after training."""
+
+    weights: Literal["last", "best"]
+    """Of the last step, or of the best evaluation on the way."""
+    weights_step: int
+    discounted: list[float | None]
+    truncated: list[bool]
+    predicted: list[list[float | None]]
+    """For each episode, quantiles of the return predicted at its start, at evenly spaced midpoints."""
+
+
 class TimingRow(msgspec.Struct):
     """A row of ``timing.jsonl``."""
 
@@ -62,6 +78,7 @@ ROWS: dict[str, type] = {
     "metrics": MetricsRow,
     "episodes": EpisodeRow,
     "evaluations": EvaluationRow,
+    "final": FinalRow,
     "timing": TimingRow,
 }
 """What the rows of each log must hold."""

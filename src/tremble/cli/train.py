@@ -60,6 +60,8 @@ class Train:
     """Episodes of each evaluation."""
     evaluate_steps: int = 0
     """Length of each evaluation in steps, in place of a number of episodes."""
+    final_episodes: int = 0
+    """Episodes of one more evaluation after training, of the last and of the best weights, on seeds of its own."""
     evaluate_env: str | None = None
     """Another environment to evaluate in, by name as --env (default: as in training)."""
     threads: int | None = None
@@ -113,6 +115,7 @@ class Train:
                 evaluate_every=every,
                 evaluate_episodes=self.evaluate_episodes,
                 evaluate_steps=self.evaluate_steps,
+                final_episodes=self.final_episodes,
                 evaluate_env=self.evaluate_env,
                 trackers=self.track,
                 **how,

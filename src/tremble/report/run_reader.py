@@ -31,6 +31,7 @@ class SpecFields(msgspec.Struct):
     evaluate_every: int
     evaluate_episodes: int
     evaluate_steps: int
+    final_episodes: int
     evaluate_env: str | None
 
 
@@ -60,6 +61,8 @@ class RunLogs:
     episodes: Rows
     """One row for each training episode."""
     evaluations: Rows
+    final: Rows
+    """Evaluations after training: of the last weights, and of the best. Rows with the largest step count."""
     timing: Rows
 
 
@@ -78,5 +81,4 @@ def read_run(directory: Path | str) -> RunLogs:
         spec = spec | {"env": described["env_name"], "from_python": True}  # a function, or a ready-made environment
     settings = described.get("settings", {})
     check_row({"settings": settings}, Described, escape.plain(config))
-    metrics, episodes, evaluations, timing = (read_rows(directory / f"{log}.jsonl", log) for log in ROWS)
-    return RunLogs(directory, spec, settings, metrics, episodes, evaluations, timing)
+    return RunLogs(directory, spec, settings, **{log: read_rows(directory / f"{log}.jsonl", log) for log in ROWS})

@@ -22,10 +22,10 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from tremble.records import CheckpointError, as_record, parse
+from tremble.records import CheckpointError, WriteError, as_record, parse
 from tremble.training.machine import MadeWith
 
-FORMAT = 6
+FORMAT = 7
 """The only format that is read."""
 T = TypeVar("T")
 
@@ -112,7 +112,7 @@ def save(path: Path, trees: Mapping[str, Any], meta: Mapping[str, Any]) -> None:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except (OSError, SafetensorError) as error:
-        raise CheckpointError(
+        raise WriteError(
             f"could not write {path}: {error}. What was saved before is untouched; free some space and run again."
         ) from error
     finally:
@@ -193,7 +193,7 @@ def open_log(path: Path, flags: int) -> int:
     except OSError as error:
         if path.is_symlink():
             raise CheckpointError(f"{path} is a link; tremble writes to regular files only: remove it") from error
-        raise CheckpointError(f"could not write {path}: {error}") from error
+        raise WriteError(f"could not write {path}: {error}") from error
     facts = os.fstat(file)
     if not stat.S_ISREG(facts.st_mode) or facts.st_nlink > 1:
         os.close(file)
@@ -238,7 +238,7 @@ def write_text(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
         os.replace(temporary, path)
     except OSError as error:
-        raise CheckpointError(f"could not write {path}: {error}") from error
+        raise WriteError(f"could not write {path}: {error}") from error
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)

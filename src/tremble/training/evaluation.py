@@ -30,6 +30,8 @@ Ends = Literal["whole_episode", "cut"]
 LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 
 
+FINAL_LEVELS = 21
+"""Quantiles of a predicted return that are kept of each episode after training."""
 MAX_STEPS = 30_000
 """More than the longest game that a published protocol allows on Atari (27,000 steps)."""
 
@@ -83,6 +85,15 @@ class Evaluation:
             "returns": [float(x) for x in self.returns],
             "lengths": [int(x) for x in self.lengths],
             "calibration": self.calibration(),
+        }
+
+    def final_row(self) -> dict[str, Any]:
+        """For the log of evaluations after training, which also holds predictions: `FINAL_LEVELS` quantiles each."""
+        levels = (np.arange(FINAL_LEVELS) + 0.5) / FINAL_LEVELS
+        return self.row() | {
+            "discounted": [float(x) for x in self.discounted],
+            "truncated": [bool(x) for x in self.truncated],
+            "predicted": np.quantile(self.predicted.astype(float), levels, axis=1).T.tolist(),
         }
 
 

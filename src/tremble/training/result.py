@@ -40,6 +40,8 @@ class Run:
     """The agent at its best evaluation (ties: the latest); None if there was no evaluation."""
     stopped: Stopped | None = None
     """Where and why a callback ended the run before its last step; None if it went to its end."""
+    final_rows: Sequence[dict[str, Any]] = ()
+    """The evaluation after training, as in ``final.jsonl``: of the last weights, and of the best if they are others."""
 
     @property
     def metrics(self) -> pd.DataFrame:

@@ -20,6 +20,7 @@ from tremble.settings import SettingsError
 from tremble.training.callback import Callback
 from tremble.training.consent import code_of_agent, code_of_environment, require_consent
 from tremble.training.interrupt import deferred_signals
+from tremble.training.lock import Lock
 from tremble.training.loop import DEFAULT_CHUNK
 from tremble.training.open_loop import open_loop
 from tremble.training.result import Run
@@ -45,6 +46,7 @@ def train(
     evaluate_episodes: int = 10,
     evaluate_steps: int = 0,
     evaluate_env: Any = None,
+    final_episodes: int = 0,
     checkpoint_every: int | None = None,
     replay_file: str | Path | None = None,
     chunk: int = DEFAULT_CHUNK,
@@ -60,6 +62,7 @@ def train(
     (``delta_0=100``). ``env`` is a name from `tremble.list_envs()` (these train inside XLA), a Gymnasium id,
     ``module:Class``, a function that makes an environment, or a ready-made one. Evaluations are in environments made in
     the same way, a ready-made one with its wrappers, or in ``evaluate_env`` (an id, a function or a ready-made one).
+    ``final_episodes`` evaluates the last and the best weights once more after training, on seeds of their own.
 
     With ``out``, checkpoints and logs are written there; the same call, or `resume`, continues an interrupted run, bit
     for bit as if it had not been interrupted if the environment can be restored.
@@ -88,6 +91,7 @@ def train(
         evaluate_every=evaluate_every,
         evaluate_episodes=evaluate_episodes,
         evaluate_steps=evaluate_steps,
+        final_episodes=final_episodes,
         evaluate_env=evaluate_env if isinstance(evaluate_env, str | None) else CUSTOM,
     )
     built = spec.build_agent() if isinstance(agent, str) else agent
@@ -168,6 +172,8 @@ def run_loop(
     replay_file: Path | None = None,
     chunk: int = DEFAULT_CHUNK,
     lengthen: bool = False,
+    lock: Lock | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
     trackers: Sequence[str] = (),
     callback: Callback | None = None,
     on_progress: Callable[[int, dict[str, Any]], None] = lambda step, row: None,
@@ -175,7 +181,9 @@ def run_loop(
 ) -> Run:
     """Open the loop of a run, restore what its directory holds, and train to the last step.
 
-    ``lengthen``: the directory may hold the same run with fewer steps, or one that a callback stopped.
+    ``lengthen``: the directory may hold the same run with fewer steps, or one that a callback stopped. ``lock`` is the
+    directory's, if the caller holds it. ``should_stop`` is called at every step (or compiled chunk) and ends the call
+    early: the run is saved, and returned as far as it is.
     """
     save_every = checkpoint_every or max(1000, spec.steps // 20)
     notify, on_message = on_message or _to_stderr, on_message or (lambda text: None)
@@ -184,10 +192,10 @@ def run_loop(
         on_message(loop.memory)
         if (choice := choice_in_words(loop.agent.network, loop.encoder.shape)) is not None:
             on_message(choice)
-        with closing(RunInProgress(spec, env, loop, directory, save_every, evaluate_env, callback)) as run:
+        with closing(RunInProgress(spec, env, loop, directory, save_every, evaluate_env, callback, lock)) as run:
 
             def stop() -> bool:
-                return asked() is not None
+                return asked() is not None or should_stop()
 
             if run.start(trackers, lengthen):
                 at_end = loop.t >= spec.steps and run.stopped is None
@@ -197,6 +205,8 @@ def run_loop(
             while loop.t < spec.steps and run.stopped is None and not stop():
                 run.advance(chunk, stop)
                 on_progress(loop.t, run.summary())
+            if (loop.t >= spec.steps or run.stopped is not None) and not stop():
+                run.finish(stop)
             if run.stopped is not None:
                 on_message(f"stopped at step {run.stopped.step:,}: {run.stopped.reason}")
         return run.result()  # while the loop is open: statistics may be in processes of the environments

@@ -4,6 +4,8 @@ config.json           the settings in full
 metrics.jsonl         a row every ``record_every`` steps
 episodes.jsonl        a row for every training episode
 evaluations.jsonl     a row for every evaluation
+final.jsonl           the evaluation after training: a row for the last weights, one for the best
+steps.safetensors     where the run keeps them, at its end: the log of all steps, and snapshots of predictions
 weights.safetensors   the newest parameters
 best.safetensors      the parameters of the best evaluation so far (ties: the latest)
 checkpoints/          the newest two states, to resume from
@@ -25,14 +27,14 @@ from typing import Any
 import jax
 
 from tremble import escape
-from tremble.records import CheckpointError, parse, read_rows, read_text
+from tremble.records import CheckpointError, WriteError, parse, read_rows, read_text
 from tremble.training import checkpoint
 from tremble.training.checkpoint import Contents
 from tremble.training.lock import Lock
 from tremble.training.loop import Loop
 
-WEIGHTS, BEST = "weights.safetensors", "best.safetensors"
-LOGS = ("metrics", "episodes", "evaluations")
+WEIGHTS, BEST, STEPS = "weights.safetensors", "best.safetensors", "steps.safetensors"
+LOGS = ("metrics", "episodes", "evaluations", "final")
 KEPT = 2
 """Checkpoints kept: the newest, and its predecessor in case the newest is damaged."""
 UNFINISHED = (
@@ -49,23 +51,24 @@ UNFINISHED = (
 class RunFiles:
     """The directory of one run."""
 
-    def __init__(self, directory: Path):
-        """Open; nothing is written yet."""
+    def __init__(self, directory: Path, lock: Lock | None = None):
+        """Open; nothing is written yet. A ``lock`` that the caller holds is used and stays the caller's."""
         if directory.exists() and not directory.is_dir():
             raise CheckpointError(f"{directory} is a file; give a directory")
         self.directory = directory
-        self._lock: Lock | None = None
+        self._lock, self._lent = lock, lock is not None
         self._blocks: list[str] = []
         """Names of the blocks of the newest checkpoint."""
         self._began = time.monotonic()
 
     def lock(self) -> None:
         """Become the only process that writes here; an error names the one that does already."""
-        self._lock = Lock.acquire(self.directory)
+        if self._lock is None:
+            self._lock = Lock.acquire(self.directory)
 
     def unlock(self) -> None:
-        """Let others write."""
-        if self._lock is not None:
+        """Let others write, unless the lock is the caller's."""
+        if self._lock is not None and not self._lent:
             self._lock.release()
             self._lock = None
 
@@ -99,7 +102,7 @@ class RunFiles:
             with open(checkpoint.open_log(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "w", encoding="utf-8") as file:
                 file.write(json.dumps(row, allow_nan=False) + "\n")
         except OSError as error:
-            raise CheckpointError(f"could not write {path}: {error}") from error
+            raise WriteError(f"could not write {path}: {error}") from error
 
     def rows(self, log: str) -> list[dict[str, Any]]:
         """The lines of a log."""
@@ -147,6 +150,13 @@ class RunFiles:
         self._check_owner()
         checkpoint.save(self.directory / BEST, parts, described)
 
+    def save_steps(self, loop: Loop) -> None:
+        """Write the log of steps and the snapshots, if the loop keeps any."""
+        groups = {"log": loop.step_log(), "snapshots": loop.snapshots()}
+        if any(groups.values()):
+            self._check_owner()
+            checkpoint.save(self.directory / STEPS, groups, {})
+
     def best_weights(self) -> Path | None:
         """The file of `save_best`; None if it was never written."""
         path = self.directory / BEST
@@ -180,6 +190,8 @@ class RunFiles:
             return None
         self._refuse_others(described, contents.meta, lengthen)
         self._cut_logs(contents)
+        if lengthen:
+            _remove(self.directory / STEPS)
         self._blocks = checkpoint.block_names(contents.path, contents.meta)
         self._remove_unused_blocks()
         return contents
@@ -356,6 +368,9 @@ class Unsaved:
         """Write nothing."""
 
     def save_best(self, parts: Mapping[str, Any], described: Mapping[str, Any]) -> None:
+        """Write nothing."""
+
+    def save_steps(self, loop: Loop) -> None:
         """Write nothing."""
 
     def best_weights(self) -> None:

@@ -26,6 +26,7 @@ from tremble.training.checkpoint import Contents
 from tremble.training.episode_rows import EpisodeRows
 from tremble.training.evaluation import EvaluationStopped, evaluate
 from tremble.training.evaluation_env import EvaluationEnv, evaluation_maker, evaluation_settings, prepare
+from tremble.training.lock import Lock
 from tremble.training.loop import Loop, next_stop
 from tremble.training.machine import MadeWith
 from tremble.training.result import Run
@@ -33,6 +34,8 @@ from tremble.training.run_directory import RunFiles, Unsaved
 from tremble.training.spec import RunSpec
 from tremble.training.trained import Counts, TrainedAgent, load
 
+FINAL_SEED = 1_000_000
+"""Offset of the seeds of final evaluations, so that they differ from those during training."""
 SAVE_SECONDS = float(os.environ.get("TREMBLE_SAVE_SECONDS", "600"))
 """Seconds after which a run is saved although no checkpoint is due by steps."""
 
@@ -49,12 +52,14 @@ class RunInProgress:
         save_every: int,
         evaluate_env: Any = None,
         callback: Callback | None = None,
+        lock: Lock | None = None,
     ):
-        """Before the first step; nothing is written yet."""
+        """Before the first step; nothing is written yet. ``lock`` is the caller's, for the directory."""
         self.spec, self.env, self.loop, self._callback = spec, env, loop, callback
-        self.evaluation_env = _for_evaluation(spec, env, evaluate_env, loop) if spec.evaluate_every else None
+        evaluated = spec.evaluate_every or spec.final_episodes
+        self.evaluation_env = _for_evaluation(spec, env, evaluate_env, loop) if evaluated else None
         self.directory, self.save_every = directory, 0 if directory is None else save_every
-        self.files = Unsaved() if directory is None else RunFiles(directory)
+        self.files = Unsaved() if directory is None else RunFiles(directory, lock)
         self.described: dict[str, Any] = {
             "spec": spec.as_json(),
             "settings": spec.describe(loop.agent),
@@ -66,6 +71,7 @@ class RunInProgress:
         }
         self.rows: list[dict[str, Any]] = []
         self.evaluations: list[dict[str, Any]] = []
+        self.final: list[dict[str, Any]] = []
         self.episodes = EpisodeRows()
         self.best: TrainedAgent | None = None
         self.stopped: Stopped | None = None
@@ -117,7 +123,7 @@ class RunInProgress:
                 stacklevel=5,
             )
         self.rows, self.evaluations = self.files.rows("metrics"), self.files.rows("evaluations")
-        self.episodes = EpisodeRows(self.files.rows("episodes"))
+        self.episodes, self.final = EpisodeRows(self.files.rows("episodes")), self.files.rows("final")
         if self.evaluations and (path := self.files.best_weights()) is not None:
             best = load(path, self.loop.agent)
             # Another one is of an evaluation after the checkpoint, which an exact resume repeats.
@@ -165,6 +171,33 @@ class RunInProgress:
         if self._owed:
             self._evaluate(stop)
             self._save()
+
+    def finish(self, stop: Callable[[], bool] = lambda: False) -> None:
+        """What is made once, after the last step: the evaluation on seeds of its own, and the log of steps.
+
+        Last and best weights play the same episodes. On a benchmark the evaluation is the protocol's, of the last
+        weights only: there the best evaluation during training is itself what papers report.
+        """
+        spec, rows = self.spec, []
+        if spec.final_episodes and not any(row["step"] == self.loop.t for row in self.final):
+            self.files.show("evaluating", self.loop.t)
+            settings = evaluation_settings(spec) | {"seed": FINAL_SEED + spec.seed}
+            settings |= {} if spec.protocol else {"episodes": spec.final_episodes, "steps": 0}
+            judged = {"last": self._copy()}
+            if self.best is not None and spec.protocol is None and self.best.counts != judged["last"].counts:
+                judged["best"] = self.best
+            for weights, agent in judged.items():
+                try:
+                    result = evaluate(agent, self.evaluation_env, stop=stop, **settings)
+                except EvaluationStopped:
+                    return
+                facts = {"step": self.loop.t, "weights": weights, "weights_step": agent.counts.transitions}
+                rows.append(finite(facts | result.final_row()))
+            for row in rows:
+                self.final.append(row)
+                self.files.append("final", row)
+            self._save()
+        self.files.save_steps(self.loop)
 
     def _log_episodes(self) -> None:
         for episode in self.loop.finished:
@@ -272,6 +305,7 @@ class RunInProgress:
             self.episodes,
             self.best,
             self.stopped,
+            self.final,
         )
 
 

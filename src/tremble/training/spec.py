@@ -50,6 +50,8 @@ class RunSpec:
     evaluate_episodes: Annotated[int, COUNT] = 10
     evaluate_steps: Annotated[int, NON_NEGATIVE] = 0
     """Length of an evaluation in steps, in place of a number of episodes; 0 counts episodes."""
+    final_episodes: Annotated[int, NON_NEGATIVE] = 0
+    """Episodes of the evaluation after training, on seeds of its own; 0 makes none."""
     evaluate_env: str | None = None
     """The environment to evaluate in, if it is another than that of training."""
 
@@ -117,7 +119,10 @@ class RunSpec:
         if self.evaluate_every:
             length = "evaluate_steps" if self.evaluate_steps else "evaluate_episodes"
             described |= {"evaluate_every": self.evaluate_every, length: getattr(self, length)}
-            described |= {} if self.evaluate_env is None else {"evaluate_env": self.evaluate_env}
+        if self.final_episodes:
+            described["final_episodes"] = self.final_episodes
+        if (self.evaluate_every or self.final_episodes) and self.evaluate_env is not None:
+            described["evaluate_env"] = self.evaluate_env
         return json.loads(json.dumps(described, default=_in_words))
 
     def as_json(self) -> dict[str, Any]:
