@@ -101,7 +101,7 @@ def library(monkeypatch):
 def test_profiles_are_rliables(library):
     table, thresholds = equal(), np.linspace(0, 5, 23)
     ours = profile(list(table.T), thresholds)
-    np.testing.assert_allclose(ours.share, library.run_score_deviation(table, thresholds))
+    np.testing.assert_allclose(ours.share, [library.run_score_deviation(table, tau) for tau in thresholds])
     assert (ours.low <= ours.share + 1e-12).all() and (ours.share <= ours.high + 1e-12).all()
 
 
