@@ -24,8 +24,12 @@ EXTRAS = {
     "atari": Extra("the 57 games of Atari", ("ale_py", "cv2", "PIL")),
     "video": Extra("tremble video", ("imageio", "imageio_ffmpeg", "pygame")),
     "tracking": Extra(
-        "--track tensorboard, wandb, mlflow", ("tensorboardX", "wandb", "mlflow", "sqlalchemy", "alembic")
+        "--track tensorboard, wandb, mlflow, trackio",
+        ("tensorboardX", "wandb", "mlflow", "sqlalchemy", "alembic", "trackio"),
     ),
+    "search": Extra("searches by Optuna in a sweep", ("optuna",)),
+    "results": Extra("Parquet and SQL over the results of a sweep", ("duckdb",)),
+    "ray": Extra("sweeps on a Ray cluster", ("ray",)),
 }
 """By name; `dev` is for those who work on the library."""
 

@@ -29,6 +29,8 @@ from typing import (
     runtime_checkable,
 )
 
+from tremble.extras import EXTRAS, pip_line
+
 
 @runtime_checkable
 class Configurable(Protocol):
@@ -168,6 +170,17 @@ def import_named(text: str) -> Any:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise SettingsError(f"{text!r} cannot be imported: {error}") from error
+
+
+def import_optional(module: str, extra: str) -> Any:
+    """A module of an optional package; an error that says how to install it if it is missing."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        raise SettingsError(
+            f"{package} cannot be imported ({error}); {EXTRAS[extra].enables} need it: {pip_line(extra)}"
+        ) from error
 
 
 def full_name(name: str, known: Mapping[str, Any]) -> str:

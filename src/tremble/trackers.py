@@ -6,7 +6,6 @@ the run. The packages are imported when a tracker is opened: without one, none o
 
 from __future__ import annotations
 
-import importlib
 import math
 import os
 import sys
@@ -15,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from tremble.settings import SettingsError, nearest
+from tremble.settings import SettingsError, import_optional, nearest
 
 PROJECT = "tremble"
 
@@ -185,12 +184,7 @@ def open_trackers(names: Sequence[str], directory: Path, name: str, config: Mapp
 
 
 def _package(module: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        package = module.partition(".")[0]
-        fix = "pip install 'tremble[tracking]'"
-        raise SettingsError(f"{package} cannot be imported ({error}); install it with: {fix}") from error
+    return import_optional(module, "tracking")
 
 
 def _close(sink: Sink, report: bool) -> None:

@@ -20,11 +20,12 @@ import socket
 import threading
 import time
 import uuid
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tremble import escape
-from tremble.records import CheckpointError
+from tremble.records import CheckpointError, WriteError
 
 LEASE_SECONDS = float(os.environ.get("TREMBLE_LEASE_SECONDS", "30"))
 """How long an owner may be silent before others take the directory over."""
@@ -55,10 +56,12 @@ def _process_namespace() -> str:
 class Lock:
     """Ownership of a run directory. `acquire` returns one; `release` gives it up."""
 
-    def __init__(self, path: Path, number: int, file: int, lease: float):
+    def __init__(self, path: Path, number: int, file: int, lease: float, job: str = ""):
         """Use `acquire`."""
         self._path, self._number, self._file, self._lease = path, number, file, lease
-        self._owner = {"id": uuid.uuid4().hex, "machine": machine_id(), "pid": os.getpid()}
+        self._owner: dict[str, Any] = {"id": uuid.uuid4().hex, "machine": machine_id(), "pid": os.getpid()}
+        if job:
+            self._owner["job"] = job[:100]
         self._doing: dict[str, Any] = {"doing": "starting", "step": 0}
         self._count = 0
         self._stop = threading.Event()
@@ -70,31 +73,12 @@ class Lock:
     @staticmethod
     def acquire(directory: Path, lease: float | None = None) -> Lock:
         """Own the directory, or raise a `LockedError` that names the owner. Waits for at most one lease."""
-        lease = LEASE_SECONDS if lease is None else lease
-        try:
-            directory.mkdir(parents=True, exist_ok=True)
-            return Lock._wait(directory, lease)
-        except OSError as error:
-            raise CheckpointError(f"cannot write to {directory}: {error}") from error
-
-    @staticmethod
-    def _wait(directory: Path, lease: float) -> Lock:
-        watched: tuple[int, bytes | None] = (0, None)
-        since = time.monotonic()
-        while True:
-            number = _newest(directory)
-            content = None if number == 0 else _read(directory / f"lock-{number}.json")
-            now = time.monotonic()
-            if (number, content) != watched:
-                if watched[1] is not None and number == watched[0] and content is not None and not _is_free(content):
-                    raise LockedError(f"{directory} is in use: {describe_owner(content)}")
-                watched, since = (number, content), now
-            if number == 0 or (content is not None and _is_free(content)) or now - since > lease:
-                lock = _claim(directory, number + 1, lease)
-                if lock is not None:
-                    return lock
-                continue
-            time.sleep(min(0.2, lease / RENEWALS / 4))
+        claims = Claims(LEASE_SECONDS if lease is None else lease)
+        while (lock := claims.take(directory)) is None:
+            if (owner := claims.alive(directory)) is not None:
+                raise LockedError(f"{directory} is in use: {owner}")
+            time.sleep(min(0.2, claims.lease / RENEWALS / 4))
+        return lock
 
     def check(self) -> None:
         """Raise unless this process still owns the directory."""
@@ -133,6 +117,74 @@ class Lock:
         os.pwrite(self._file, json.dumps(fields)[: _SIZE - 1].ljust(_SIZE - 1).encode() + b"\n", 0)
 
 
+@dataclass
+class _Seen:
+    """A lock file as it was first seen, and when by this process's clock."""
+
+    number: int
+    content: bytes | None
+    since: float
+    changed: bool = False
+    """Whether its owner wrote to it meanwhile."""
+
+
+class Claims:
+    """Takes directories that nobody holds, without waiting; watches the locks of those that somebody does.
+
+    A directory whose lock does not change for the length of the lease, in the eyes of this object, counts as left.
+    ``job`` names a piece of work that is started again after a crash: a lock of the same job is taken over at once.
+    """
+
+    def __init__(self, lease: float | None = None, job: str = ""):
+        """Nothing is watched yet."""
+        self.lease, self.job = LEASE_SECONDS if lease is None else lease, job
+        self._seen: dict[Path, _Seen] = {}
+
+    def take(self, directory: Path) -> Lock | None:
+        """Own the directory; None while somebody else does, or may do."""
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            number = _newest(directory)
+            content = None if number == 0 else _read(directory / f"lock-{number}.json")
+            seen, now = self._seen.get(directory), time.monotonic()
+            if seen is None or (seen.number, seen.content) != (number, content):
+                wrote = seen is not None and seen.number == number and None not in (seen.content, content)
+                seen = self._seen[directory] = _Seen(number, content, now, wrote)
+            free = number == 0 or (content is not None and _is_free(content, self.job))
+            if not free and now - seen.since <= self.lease:
+                return None
+            lock = _claim(directory, number + 1, self.lease, self.job)
+        except OSError as error:
+            raise WriteError(f"cannot write to {directory}: {error}") from error
+        if lock is not None:
+            del self._seen[directory]
+        return lock
+
+    def alive(self, directory: Path) -> str | None:
+        """The owner in words, if it wrote to its lock since `take` first saw it."""
+        seen = self._seen.get(directory)
+        return describe_owner(seen.content) if seen is not None and seen.changed and seen.content else None
+
+
+def is_held(directory: Path) -> bool:
+    """Whether somebody holds the directory, as far as one look tells: a dead owner elsewhere counts for two leases."""
+    number = _newest(directory)
+    path = directory / f"lock-{number}.json"
+    content = _read(path) if number else None
+    if content is None or _is_free(content):
+        return False
+    with contextlib.suppress(OSError):
+        return time.time() - path.stat().st_mtime < 2 * LEASE_SECONDS
+    return False
+
+
+def progress(directory: Path) -> dict[str, Any]:
+    """What the newest lock of a directory says: ``step``, ``doing``, ``pid``, ``machine``; empty if there is none."""
+    number = _newest(directory)
+    content = _read(directory / f"lock-{number}.json") if number else None
+    return (_parse(content) or {}) if content is not None else {}
+
+
 def describe_owner(content: bytes) -> str:
     """Who holds a lock, from the bytes of its file."""
     fields = _parse(content)
@@ -142,7 +194,7 @@ def describe_owner(content: bytes) -> str:
     return f"process {pid} on {machine.split('/')[0]} trains in it (step {step})"
 
 
-def _claim(directory: Path, number: int, lease: float) -> Lock | None:
+def _claim(directory: Path, number: int, lease: float, job: str = "") -> Lock | None:
     """The lock of this number; None if somebody else was faster."""
     if number >= 10**15:
         raise CheckpointError(f"{directory} has a lock file with an impossible number: remove {directory}/lock-*.json")
@@ -151,7 +203,7 @@ def _claim(directory: Path, number: int, lease: float) -> Lock | None:
         file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0), 0o666)
     except FileExistsError:
         return None
-    lock = Lock(path, number, file, lease)
+    lock = Lock(path, number, file, lease, job)
     if _newest(directory) != number:  # a higher one exists: this number was used before and cleared away
         lock.release()
         path.unlink(missing_ok=True)
@@ -192,12 +244,12 @@ def _parse(content: bytes) -> dict[str, Any] | None:
     return fields if isinstance(fields, dict) else None
 
 
-def _is_free(content: bytes) -> bool:
-    """Whether the owner released it, or was a process of this machine that is gone."""
+def _is_free(content: bytes, job: str = "") -> bool:
+    """Whether the owner released it, was a process of this machine that is gone, or an earlier try of the same job."""
     fields = _parse(content)
     if fields is None:
         return False  # perhaps being written: its bytes decide, as for any other
-    if fields.get("released") is True:
+    if fields.get("released") is True or (job and fields.get("job") == job[:100]):
         return True
     pid = fields.get("pid")
     if fields.get("machine") != machine_id() or type(pid) is not int or not 0 < pid < 2**31:

@@ -1,0 +1,203 @@
+"""The directory of a sweep is its whole state: which runs there are, which are done, what a search found.
+
+Nothing else remembers anything. Whoever reads the directory knows what is left to do, so workers come and go, and the
+same command again continues, adds seeds, lengthens runs or fills in a cell.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tremble import escape
+from tremble.records import CheckpointError, parse, read_text
+from tremble.report.run_score import score
+from tremble.settings import SettingsError
+from tremble.sweep_records import (
+    RESULTS,
+    Cell,
+    Outcome,
+    Phase,
+    SweepData,
+    SweepRun,
+    Trial,
+    as_text,
+    outcome_file,
+    read_outcome,
+)
+from tremble.sweeps.search_plan import SearchPlan, plan_search
+from tremble.sweeps.sweep import Sweep, folder_name, spec_of
+from tremble.training.checkpoint import require_folder, write_text
+from tremble.training.lock import is_held
+from tremble.training.spec import RunSpec
+
+FORMAT = 1
+"""Of ``sweep.json``."""
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """A run that the sweep asks for."""
+
+    cell: Cell
+    spec: RunSpec
+    directory: Path
+    phase: Phase = "test"
+
+    @property
+    def outcome_file(self) -> Path:
+        """Where its outcome is written."""
+        return outcome_file(self.directory)
+
+    @cached_property
+    def name(self) -> str:
+        """Folder of the cell and seed, which is unique in a sweep."""
+        return f"{self.directory.parent.name}/{self.directory.name}"
+
+    def outcome(self) -> Outcome | None:
+        """Its outcome, if it needs no more work: a result of fewer steps than planned is not one."""
+        outcome = read_outcome(self.outcome_file)
+        if outcome is not None and outcome.state == "finished" and outcome.step < self.spec.steps:
+            return None
+        return outcome
+
+
+class SweepFolder:
+    """The directory of a sweep."""
+
+    def __init__(self, directory: Path | str, runs: Path | str | None = None):
+        """``runs`` is where run directories are, if not in ``directory/runs``; several sweeps may share one."""
+        self.directory = Path(directory)
+        self.runs_directory = self.directory / "runs" if runs is None else Path(runs)
+        self._folders: dict[str, str] = {}
+        """The folder of each cell, which takes longer to find than everything else about a run."""
+
+    @property
+    def plan_file(self) -> Path:
+        """The plan that workers read."""
+        return self.directory / "sweep.json"
+
+    @property
+    def stop_file(self) -> Path:
+        """Workers that see this file change save their runs and end."""
+        return self.directory / "stop"
+
+    def read(self) -> Sweep:
+        """The sweep that the directory holds."""
+        if not self.plan_file.exists():
+            raise SettingsError(f"{escape.plain(self.directory)} holds no sweep: it has no sweep.json")
+        where = escape.plain(self.plan_file)
+        plan = parse(read_text(self.plan_file), where)
+        if not isinstance(plan, dict) or plan.get("format") != FORMAT:
+            raise CheckpointError(f"{where} is not as this version writes it: its format is not {FORMAT}")
+        return as_sweep(plan.get("sweep"), where)
+
+    def write(self, sweep: Sweep) -> None:
+        """Make this the sweep of the directory; runs that it no longer asks for stay where they are."""
+        require_folder(self.directory)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        write_text(self.plan_file, as_text({"format": FORMAT, "sweep": as_json(sweep)}))
+
+    def planned(self, sweep: Sweep, ask: bool = False) -> tuple[list[PlannedRun], list[SearchPlan]]:
+        """Every run that the sweep asks for at present, in the order of work, and its searches.
+
+        Runs of a search come first; its winner's are known when it has ended. Seeds go in turns: every cell has its
+        first seed before any has its second. ``ask`` lets Optuna choose trials that are due.
+        """
+        tuning: list[PlannedRun] = []
+        searches: list[SearchPlan] = []
+        cells: list[Cell] = []
+        for cell in sweep.all_cells():
+            if sweep.search is None:
+                cells.append(cell)
+                continue
+            found = plan_search(sweep, cell, self, ask)
+            searches.append(found)
+            tuning += [
+                self.run(trial, seed, sweep.search.steps or sweep.steps, sweep, "tuning")
+                for trial in found.cells
+                for seed in sweep.search.all_seeds
+            ]
+            if found.winner is not None and sweep.search.test:
+                cells.append(found.winner)
+        test = [self.run(cell, seed, sweep.steps, sweep) for seed in sweep.all_seeds for cell in cells]
+        unique = {run.name: run for run in reversed([*tuning, *test])}
+        return [run for run in [*tuning, *test] if unique[run.name] is run], searches
+
+    def run(self, cell: Cell, seed: int, steps: int, sweep: Sweep, phase: Phase = "test") -> PlannedRun:
+        """The run of a cell with one seed."""
+        spec = spec_of(cell, seed, steps)
+        key = f"{cell!r} {sweep.callback}"
+        if key not in self._folders:
+            self._folders[key] = folder_name(spec, sweep.callback)
+        return PlannedRun(cell, spec, self.runs_directory / self._folders[key] / f"seed-{seed}", phase)
+
+    def data(self, sweep: Sweep | None = None) -> SweepData:
+        """The sweep as reports see it: every planned run with its outcome."""
+        sweep = self.read() if sweep is None else sweep
+        runs, searches = self.planned(sweep)
+        trials = [trial for search in searches for trial in search.trials]
+        return SweepData(
+            sweep.name or self.directory.name,
+            self.directory,
+            sweep.metric,
+            sorted(map(self.seen, runs), key=lambda run: run.phase == "tuning"),
+            trials,
+            searches[0].in_words if searches else "",
+            [f"tremble sweep {self.directory / 'sweep.toml'} --out {self.directory}"]
+            if (self.directory / "sweep.toml").exists()
+            else [f"tremble sweep {self.directory}"],
+        )
+
+    def seen(self, run: PlannedRun) -> SweepRun:
+        """A run with its outcome, and whether somebody works on it."""
+        outcome = run.outcome()
+        held = outcome is None and run.directory.is_dir() and is_held(run.directory)
+        return SweepRun(run.cell, run.spec.seed, run.directory, run.phase, outcome, held)
+
+    def score(self, run: PlannedRun, metric: str) -> float | None:
+        """The score of a run with a result; None if it has none."""
+        outcome = run.outcome()
+        return score(run.directory, metric) if outcome is not None and outcome.state in RESULTS else None
+
+    def stop_token(self) -> tuple[int, int] | None:
+        """Changes whenever somebody asks workers to stop."""
+        try:
+            found = os.stat(self.stop_file)
+        except FileNotFoundError:
+            return None
+        return found.st_mtime_ns, found.st_ino
+
+    def ask_to_stop(self) -> None:
+        """Ask all workers, on all machines, to save their runs and end."""
+        self.read()
+        write_text(self.stop_file, "workers that see this file change save their runs and end\n")
+
+
+def as_json(sweep: Sweep) -> dict[str, Any]:
+    """A sweep's fields, JSON-ready."""
+    fields: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(sweep), allow_nan=False))
+    return fields
+
+
+def as_sweep(fields: Any, where: str) -> Sweep:
+    """The sweep whose fields a file holds; an error that names the file and the field."""
+    try:
+        return msgspec.convert(fields, Sweep, strict=True)
+    except (msgspec.ValidationError, TypeError) as error:
+        if isinstance(fields, Mapping) and isinstance(error.__cause__, SettingsError):
+            raise error.__cause__ from None
+        raise SettingsError(f"{where}: {error}") from error
+
+
+def trial_states(trials: list[Trial]) -> dict[str, int]:
+    """How many trials are open, scored, failed."""
+    return {state: sum(trial.state == state for trial in trials) for state in ("open", "scored", "failed")}

@@ -1,0 +1,179 @@
+"""A worker: takes up runs of a sweep, one after the other, until nothing is left.
+
+    python -m tremble.sweeps.worker DIR [--shard 3/16] [--core 1] ...
+
+Every engine starts this program. It talks to nobody: what there is to do stands in the sweep's directory, and so does
+what others do. Any number of workers on any number of machines may work on one directory; each run is claimed by the
+lock of its own directory, and one whose worker died is taken up where its last checkpoint is. Compiled programs stay
+in the process, so runs that differ in seeds and traced settings compile once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import jax
+
+from tremble.records import WriteError
+from tremble.sweep_records import Outcome
+from tremble.sweeps.claimed_run import train_claimed
+from tremble.sweeps.folder import PlannedRun, SweepFolder
+from tremble.sweeps.sweep import Sweep
+from tremble.training.compilation_cache import enable_compilation_cache
+from tremble.training.lock import Claims, LockedError
+
+CANNOT_WRITE = 74
+"""Exit code of a worker that could not write: the machine is to blame, so others would fail too."""
+MAX_MEMORY_MAPPINGS = 30_000
+"""Number of memory mappings above which a worker drops its compiled programs."""
+POLL_SECONDS = 1.0
+
+
+def forget_programs(more_than: int = MAX_MEMORY_MAPPINGS) -> bool:
+    """Drop all compiled programs if they use too many memory mappings; returns whether it did.
+
+    XLA maps memory for every kernel, one to two thousand mappings for a run, and Linux allows a process 65,530, so a
+    sweep of fifty different cells would fail with "Cannot allocate memory". Programs are reloaded from the disk cache.
+    """
+    maps = Path("/proc/self/maps")
+    if not maps.exists() or maps.read_bytes().count(b"\n") <= more_than:
+        return False
+    jax.clear_caches()
+    return True
+
+
+class Worker:
+    """Works on a sweep's directory until nothing is left, or until it is asked to stop."""
+
+    def __init__(
+        self,
+        folder: SweepFolder,
+        shard: tuple[int, int] = (0, 1),
+        asked: Callable[[], bool] = lambda: False,
+        until: float | None = None,
+        job: str = "",
+    ):
+        """``shard`` (k, n): begin with every n-th run, from the k-th on. After ``until`` (monotonic) begin no more."""
+        self.folder, self.sweep, self._shard, self._until = folder, folder.read(), shard, until
+        self.name = f"{socket.gethostname()}-{os.getpid()}"
+        self._claims, self._done = Claims(job=job), set[str]()
+        self._token, self._asked_elsewhere = folder.stop_token(), asked
+
+    def asked(self) -> bool:
+        """Whether somebody asked it to stop since it began."""
+        return self.folder.stop_token() != self._token or self._asked_elsewhere()
+
+    def work(self, wait: bool = True) -> Iterator[tuple[PlannedRun, Outcome]]:
+        """Train what nobody else trains, yielding each run with its outcome.
+
+        With ``wait`` it stays while others train, to take over from those that die.
+        """
+        while not self.asked():
+            left = self.left()
+            found = None
+            for run in left:
+                if self._until is not None and time.monotonic() > self._until:
+                    return
+                found = self.take(run)
+                if found is not None:
+                    yield run, found
+                    break
+                if self.asked():
+                    return
+            if not left or (found is None and not wait):
+                return
+            if found is None:
+                time.sleep(POLL_SECONDS)
+
+    def left(self) -> list[PlannedRun]:
+        """The runs that need work at present, those of this worker's shard first."""
+        runs, _ = self.folder.planned(self.sweep, ask=True)
+        open_runs = []
+        for run in runs:
+            if run.name in self._done:
+                continue
+            if run.outcome() is not None:
+                self._done.add(run.name)
+                continue
+            open_runs.append(run)
+        number, n = self._shard
+        places = {run.name: place for place, run in enumerate(runs)}
+        return sorted(open_runs, key=lambda run: places[run.name] % n != number)
+
+    def take(self, run: PlannedRun) -> Outcome | None:
+        """Train a run if nobody else does; None if somebody does, or if it was asked to stop meanwhile."""
+        if (outcome := run.outcome()) is not None:
+            self._done.add(run.name)
+            return None
+        lock = self._claims.take(run.directory)
+        if lock is None:
+            return None
+        try:
+            if run.outcome() is not None:  # somebody finished it between the look and the claim
+                return None
+            forget_programs()
+            with suppress(FileNotFoundError):
+                os.remove(run.outcome_file)  # of fewer steps
+            outcome = train_claimed(run, self.sweep, lock, self.name, self.asked)
+        finally:
+            lock.release()
+        if outcome is not None:
+            self._done.add(run.name)
+        return outcome
+
+
+def without_search_left(folder: SweepFolder, sweep: Sweep) -> bool:
+    """Whether every search of the sweep has ended, so that all runs are known."""
+    return sweep.search is None or all(plan.winner is not None for plan in folder.planned(sweep)[1])
+
+
+def parse_shard(text: str) -> tuple[int, int]:
+    """``3/16`` as (2, 16): the third of sixteen."""
+    number, _, n = text.partition("/")
+    if not (number.isdecimal() and n.isdecimal() and 1 <= int(number) <= int(n)):
+        raise ValueError(f"{text!r} is no shard: write 3/16 for the third of sixteen")
+    return int(number) - 1, int(n)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The program that engines start."""
+    parser = argparse.ArgumentParser(prog="python -m tremble.sweeps.worker")
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--runs", type=Path, help="where run directories are, if not in DIRECTORY/runs")
+    parser.add_argument("--shard", type=parse_shard, default=(0, 1))
+    parser.add_argument("--core", type=int, help="stay on this core")
+    parser.add_argument("--parent", type=int, help="end when this process is gone")
+    parser.add_argument("--minutes", type=float, help="begin no run after so many minutes")
+    parser.add_argument("--no-wait", action="store_true", help="end when others train all that is left")
+    options = parser.parse_args(arguments)
+    if options.core is not None:
+        os.sched_setaffinity(0, {options.core})
+    sys.path.append(str(Path.cwd()))  # so that module:name may be a file in the current directory
+    enable_compilation_cache()
+
+    def orphaned() -> bool:
+        return options.parent is not None and os.getppid() != options.parent
+
+    until = None if options.minutes is None else time.monotonic() + 60 * options.minutes
+    worker = Worker(SweepFolder(options.directory, options.runs), options.shard, orphaned, until)
+    try:
+        for run, outcome in worker.work(wait=not options.no_wait):
+            about = f": {outcome.cause}" if outcome.cause else ""
+            print(f"{worker.name}  {run.name}  {outcome.state}{about}", flush=True)
+    except LockedError as error:
+        print(f"{worker.name}  {error}", file=sys.stderr, flush=True)
+        sys.exit(1)
+    except (WriteError, OSError) as error:
+        print(f"{worker.name}  {error}", file=sys.stderr, flush=True)
+        sys.exit(CANNOT_WRITE)
+
+
+if __name__ == "__main__":
+    main()
