@@ -53,7 +53,7 @@ def draw(groups: Sequence[Group], path: Path) -> None:
     beside = 0.0 if inside else 2.8 * -(-min(len(looks), LISTED) // 30)
     figure, axes = figures.new(rows, columns, width * columns + beside, height * rows, squeeze=False)
     for axis, panel in zip(axes.flat, panels, strict=False):
-        _draw_panel(axis, by_panel[panel], looks)
+        draw_panel(axis, by_panel[panel], looks)
         axis.set_title(
             escape.figure(_short(panel, 60 if len(panels) <= 3 else 44)), fontsize=11 if len(panels) <= 3 else 9
         )
@@ -69,7 +69,7 @@ def draw(groups: Sequence[Group], path: Path) -> None:
     figures.save(figure, path)
 
 
-def _draw_panel(axis: Any, groups: Sequence[Group], looks: dict[str, Look]) -> None:
+def draw_panel(axis: Any, groups: Sequence[Group], looks: dict[str, Look]) -> None:
     """All groups of one environment."""
     faint = float(np.clip(10 / sum(len(group.runs) for group in groups), 0.06, 0.35))
     alone = all(len(group.runs) == 1 for group in groups) and len(groups) <= FEW

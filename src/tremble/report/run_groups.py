@@ -102,11 +102,11 @@ def group_runs(curves: Sequence[RunCurve]) -> list[Group]:
         runs = [[seeds[seed] for seed in sorted(seeds)] for seeds in found.values()]
         named = [Group(title, name, each) for name, each in zip(_names(runs), runs, strict=True)]
         agents = list(dict.fromkeys(group.runs[0].spec["agent"] for group in named))
-        groups += sorted(named, key=lambda group: (agents.index(group.runs[0].spec["agent"]), _by_numbers(group.name)))
+        groups += sorted(named, key=lambda group: (agents.index(group.runs[0].spec["agent"]), by_numbers(group.name)))
     return groups
 
 
-def _by_numbers(name: str) -> list[str | float]:
+def by_numbers(name: str) -> list[str | float]:
     """A key by which ``delta_0=50`` comes before ``delta_0=500`` and after ``delta_0=5``."""
     return [float(part) if i % 2 else part for i, part in enumerate(re.split(r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)", name))]
 
@@ -121,8 +121,8 @@ def _titles(firsts: Sequence[RunCurve]) -> list[str]:
     for run in firsts:
         env = run.spec["env"]
         alike = [other.env_settings for other in firsts if other.spec["env"] == env]
-        shown = dict.fromkeys([*(["protocol"] if env.startswith("atari/") else []), *_differing(alike)])
-        titles.append(_called(env, run.env_settings, list(shown)))
+        shown = dict.fromkeys([*(["protocol"] if env.startswith("atari/") else []), *differing(alike)])
+        titles.append(called(env, run.env_settings, list(shown)))
     return titles
 
 
@@ -140,25 +140,25 @@ def _names(groups: Sequence[Sequence[RunCurve]]) -> list[str]:
         alike = [groups[i][0] for i in places]
         tables = [{"hyperparameters": run.spec["hyperparameters"] or "default"} for run in alike]
         settings = [run.agent_settings | table for run, table in zip(alike, tables, strict=True)]
-        differing = _differing(settings)
+        different = differing(settings)
         given = {"hyperparameters", "n_envs", *(option for run in alike for option in run.spec["agent_options"])}
-        asked = [key for key in differing if key in given or key.rpartition(".")[2] in given]
-        for keys in (asked, differing[:NAMED], differing):
-            called = [_called(agent, each, keys) for each in settings]
-            if len(set(called)) == len(called):
+        asked = [key for key in different if key in given or key.rpartition(".")[2] in given]
+        for keys in (asked, different[:NAMED], different):
+            found = [called(agent, each, keys) for each in settings]
+            if len(set(found)) == len(found):
                 break
-        for place, name in zip(places, called, strict=True):
+        for place, name in zip(places, found, strict=True):
             names[place] = name
     return names
 
 
-def _differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+def differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     """Names of settings that are not the same in all."""
     names = dict.fromkeys(name for each in settings for name in each)
     return [name for name in names if len({_key(name, {"": each.get(name)}) for each in settings}) > 1]
 
 
-def _called(name: str, settings: Mapping[str, Any], keys: Sequence[str]) -> str:
+def called(name: str, settings: Mapping[str, Any], keys: Sequence[str]) -> str:
     """``pqr (delta_0=50, n_step=3)``: settings by the last part of their names, unless two have the same."""
     last = [key.rpartition(".")[2] for key in keys]
     parts = [

@@ -66,9 +66,8 @@ class RunLogs:
     timing: Rows
 
 
-def read_run(directory: Path | str) -> RunLogs:
-    """``config.json`` and the ``.jsonl`` files of a run."""
-    directory = Path(directory)
+def read_settings(directory: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The fields of `RunSpec` in ``config.json``, and the whole file."""
     config = directory / "config.json"
     if not config.exists():
         raise SettingsError(f"{escape.plain(directory)} is not the directory of a run: it has no config.json")
@@ -79,6 +78,13 @@ def read_run(directory: Path | str) -> RunLogs:
     check_row(spec, SpecFields, f"{escape.plain(config)}: spec")
     if spec["env"] == "custom" and isinstance(described.get("env_name"), str):
         spec = spec | {"env": described["env_name"], "from_python": True}  # a function, or a ready-made environment
+    return spec, described
+
+
+def read_run(directory: Path | str) -> RunLogs:
+    """``config.json`` and the ``.jsonl`` files of a run."""
+    directory = Path(directory)
+    spec, described = read_settings(directory)
     settings = described.get("settings", {})
-    check_row({"settings": settings}, Described, escape.plain(config))
+    check_row({"settings": settings}, Described, escape.plain(directory / "config.json"))
     return RunLogs(directory, spec, settings, **{log: read_rows(directory / f"{log}.jsonl", log) for log in ROWS})
