@@ -74,11 +74,29 @@ class SweepFolder:
     """The directory of a sweep."""
 
     def __init__(self, directory: Path | str, runs: Path | str | None = None):
-        """``runs`` is where run directories are, if not in ``directory/runs``; several sweeps may share one."""
+        """``runs`` is where run directories are, if not in ``directory/runs``; several sweeps may share one.
+
+        The plan remembers it. Folders of shared runs are named by their length too: no sweep gets runs of another
+        length than it asked for, or makes those of another sweep longer.
+        """
         self.directory = Path(directory)
-        self.runs_directory = self.directory / "runs" if runs is None else Path(runs)
+        self._runs = None if runs is None else Path(runs)
         self._folders: dict[str, str] = {}
         """The folder of each cell, which takes longer to find than everything else about a run."""
+
+    @cached_property
+    def runs_directory(self) -> Path:
+        """Where run directories are."""
+        if self._runs is None and self.plan_file.exists():
+            plan = parse(read_text(self.plan_file), escape.plain(self.plan_file))
+            if isinstance(plan, dict) and isinstance(plan.get("runs"), str):
+                return Path(os.path.normpath(self.directory / plan["runs"]))
+        return self._runs or self.directory / "runs"
+
+    @property
+    def shared(self) -> bool:
+        """Whether other sweeps may have runs there."""
+        return self.runs_directory.absolute() != (self.directory / "runs").absolute()
 
     @property
     def plan_file(self) -> Path:
@@ -104,7 +122,8 @@ class SweepFolder:
         """Make this the sweep of the directory; runs that it no longer asks for stay where they are."""
         require_folder(self.directory)
         self.directory.mkdir(parents=True, exist_ok=True)
-        write_text(self.plan_file, as_text({"format": FORMAT, "sweep": as_json(sweep)}))
+        shared = {"runs": os.path.relpath(self.runs_directory, self.directory)} if self.shared else {}
+        write_text(self.plan_file, as_text({"format": FORMAT, **shared, "sweep": as_json(sweep)}))
 
     def planned(self, sweep: Sweep, ask: bool = False) -> tuple[list[PlannedRun], list[SearchPlan]]:
         """Every run that the sweep asks for at present, in the order of work, and its searches.
@@ -138,7 +157,8 @@ class SweepFolder:
         key = f"{cell!r} {sweep.callback}"
         if key not in self._folders:
             self._folders[key] = folder_name(spec, sweep.callback)
-        return PlannedRun(cell, spec, self.runs_directory / self._folders[key] / f"seed-{seed}", phase)
+        folder = f"{self._folders[key]}-{spec.steps}" if self.shared else self._folders[key]
+        return PlannedRun(cell, spec, self.runs_directory / folder / f"seed-{seed}", phase)
 
     def data(self, sweep: Sweep | None = None) -> SweepData:
         """The sweep as reports see it: every planned run with its outcome."""
