@@ -9,6 +9,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+from matplotlib.ticker import MaxNLocator
 
 COLOURS = {
     "qrdqn": "#6b7280",
@@ -70,6 +71,16 @@ def save(figure: Any, path: Path) -> None:
     figure.savefig(path.with_suffix(".png"), metadata={"Software": None})
     figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
     plt.close(figure)
+
+
+def close(figure: Any) -> None:
+    """Forget a figure that was not written by `save`."""
+    plt.close(figure)
+
+
+def few_ticks(most: int) -> Any:
+    """Ticks of a small panel: round numbers, at most so many intervals."""
+    return MaxNLocator(most)
 
 
 def thousands(axis: Any) -> None:

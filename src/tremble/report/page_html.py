@@ -1,4 +1,4 @@
-"""A page as one HTML file: figures inside it, no scripts, nothing from elsewhere; for light and dark, screen and print."""
+"""A page as one HTML file: figures inside, no scripts, nothing from elsewhere; light and dark, screen and print."""
 
 from __future__ import annotations
 

@@ -28,7 +28,8 @@ def _block(block: Block, figures: str) -> str:
             return _fenced([escape.plain(line) for line in lines])
         case Table(caption, header, rows, numeric_from):
             cells = [[escape.markdown(cell) for cell in row] for row in rows]
-            return f"{tables.markdown(list(map(escape.markdown, header)), cells, numeric_from)}\n*{_caption(caption)}*\n"
+            table = tables.markdown([escape.markdown(name) for name in header], cells, numeric_from)
+            return f"{table}\n*{_caption(caption)}*\n"
         case Picture(name, _, caption, alternative):
             return f"![{_caption(alternative)}]({figures}/{name}.svg)\n\n*{_caption(caption)}*\n"
         case Folded(summary, blocks):

@@ -69,8 +69,8 @@ def draw(groups: Sequence[Group], path: Path) -> None:
     figures.save(figure, path)
 
 
-def draw_panel(axis: Any, groups: Sequence[Group], looks: dict[str, Look]) -> None:
-    """All groups of one environment."""
+def draw_panel(axis: Any, groups: Sequence[Group], looks: dict[str, Look], seeds: int | None = None) -> None:
+    """All groups of one environment; of each at most so many ``seeds`` on their own, and the mean of all."""
     faint = float(np.clip(10 / sum(len(group.runs) for group in groups), 0.06, 0.35))
     alone = all(len(group.runs) == 1 for group in groups) and len(groups) <= FEW
     for group in groups:
@@ -78,7 +78,7 @@ def draw_panel(axis: Any, groups: Sequence[Group], looks: dict[str, Look]) -> No
         if len(group.runs) == 1:
             _draw_run(axis, group, group.runs[0], look, episodes=alone)
         else:
-            _draw_seeds(axis, group, look, faint)
+            _draw_seeds(axis, group, look, faint, seeds)
     limits, several = axis.get_ylim(), [group for group in groups if len(group.curves()) > 1 and len(group.band.steps)]
     for group in several:
         band, alpha = group.band, min(0.15, 0.6 / len(several))
@@ -109,10 +109,10 @@ def _draw_run(axis: Any, group: Group, run: RunCurve, look: Look, episodes: bool
         axis.plot(ends, smooth, look.style, lw=0.9, alpha=0.8, color=look.colour, marker=marker, label=label)
 
 
-def _draw_seeds(axis: Any, group: Group, look: Look, faint: float) -> None:
+def _draw_seeds(axis: Any, group: Group, look: Look, faint: float, seeds: int | None) -> None:
     """Single seeds, as opaque as ``faint`` says, and the mean in front of them."""
     curves = group.curves()
-    for curve in curves:
+    for curve in curves[:seeds]:
         marker = "." if len(curve[0]) == 1 else None
         axis.plot(*_thinned(*curve), look.style, lw=0.7, alpha=faint, color=look.colour, marker=marker, zorder=1.5)
     band, label = group.band, f"{_short(group.name)}, {len(curves)} seeds" + ("" if group.evaluated else ", training")

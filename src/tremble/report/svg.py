@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from tremble.report.figures import plt
+from tremble.report import figures
 
 INK, FAINT, GRID, PAPER = "#010203", "#020304", "#030405", "#040506"
 """Placeholders: text and axes, text of less importance, grid, and the ground behind a figure."""
@@ -27,11 +27,12 @@ VARIABLES: Mapping[str, tuple[str, str, str]] = MappingProxyType(
         FAINT: ("faint", "#5b6573", "#a3acb9"),
         GRID: ("grid", "#e3e7ec", "#343b45"),
         PAPER: ("paper", "#ffffff", "#14181d"),
+        "#111111": ("strong", "#111111", "#f4f6f8"),  # levels of reference in `run_figures`
         **{light: (f"series-{i}", light, dark) for i, (light, dark) in enumerate(zip(SERIES, ON_DARK, strict=True))},
     }
 )
 """For each placeholder the name of its variable, and its values on a light and on a dark ground."""
-STYLE = {
+STYLE: Any = {
     "text.color": INK,
     "axes.labelcolor": INK,
     "axes.edgecolor": FAINT,
@@ -64,14 +65,19 @@ def drawn(figure: Any) -> str:
     """A figure as SVG with variables for colours; closes it."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None})  # without a date, equal data give equal files
-    plt.close(figure)
+    figures.close(figure)
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    text = re.sub(r"(\d+\.\d\d)\d+", r"\1", text)  # hundredths of a point are enough
+    text = re.sub(r' d="[^"<]*"', _rounded, text)
     for placeholder, (name, _, _) in VARIABLES.items():
         text = text.replace(placeholder, f"var(--{name})")
     return text
+
+
+def _rounded(path: re.Match[str]) -> str:
+    """The data of a path with tenths of a point, which are enough."""
+    return re.sub(r"(\d+\.\d)\d+", r"\1", path.group())
 
 
 def alone(text: str) -> str:
