@@ -36,9 +36,7 @@ def check_comparable(table: SweepTable) -> None:
 
 def _check_protocols(entries: Sequence[Entry]) -> None:
     """All games of Atari are played under one protocol."""
-    found = sorted(
-        {protocol_of(vars(entry.run.cell)) for entry in entries if entry.run.cell.env.startswith("atari/")}
-    )
+    found = sorted({protocol_of(vars(entry.run.cell)) for entry in entries if entry.run.cell.env.startswith("atari/")})
     if len(found) > 1:
         raise SettingsError(
             f"runs on Atari were made under the protocols {_listed(found)}: scores under two protocols do not compare. "

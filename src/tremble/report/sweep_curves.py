@@ -19,8 +19,8 @@ SEEDS = 10
 """Single seeds that are drawn of a group whose mean is over more."""
 CAPTION = f"""Learning curves: mean over seeds with its 95 % interval (Student's t), single seeds thin behind it.
 Returns are those of evaluations during training; where a run has none, of training: means of {WINDOW} episodes, with
-exploration. Where seeds were evaluated at different steps, values in between are interpolated, and the mean ends at the last step
-that all seeds have reached."""
+exploration. Where seeds were evaluated at different steps, values in between are interpolated, and the mean ends at the
+last step that all seeds have reached."""
 
 
 def section(table: SweepTable, looks: Mapping[str, Look]) -> Section | None:

@@ -22,7 +22,8 @@ NAMED = 25
 
 def section(table: SweepTable) -> Section:
     """What was run."""
-    blocks: list[Block] = [Text(_states(table.entries)), Table("From the files of the runs.", ["what", "value"], _facts(table), 2)]
+    facts = Table("From the files of the runs.", ["what", "value"], _facts(table), 2)
+    blocks: list[Block] = [Text(_states(table.entries)), facts]
     blocks += _directories(table)
     blocks += _unscored(table)
     if table.twice:

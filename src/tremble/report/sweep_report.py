@@ -11,7 +11,9 @@ from pathlib import Path
 from tremble import escape
 from tremble.report import (
     svg,
+    sweep_aggregates,
     sweep_curves,
+    sweep_differences,
     sweep_overview,
     sweep_scores,
     tables,
@@ -55,6 +57,8 @@ def make_page(table: SweepTable) -> Page:
         sweep_overview.section(table),
         sweep_overview.reading(table, several),
         sweep_scores.section(table, looks),
+        sweep_aggregates.section(table, looks),
+        sweep_differences.section(table),
         sweep_curves.section(table, looks),
     ]
     subtitle = (

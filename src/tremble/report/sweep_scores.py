@@ -65,13 +65,14 @@ def _strip(axis: Any, table: SweepTable, panel: str, looks: Mapping[str, Look]) 
     room = max(float(np.ptp(every)), 1e-9 + 1e-3 * float(np.abs(every).max()))
     for row, agent in enumerate(agents):
         values, look = table.values(agent, panel), looks[agent]
+        below = row + 0.1
         above = row - 0.2 - 0.14 * (np.arange(len(values)) % 3) * (len(values) > 3)
         axis.plot(values, above, "o", ms=4.2, mew=0, alpha=0.55, color=look.colour, zorder=2)
         if len(values) > 1:
             mean, new = mean_interval(values), prediction_interval(values)
-            axis.plot([new.low, new.high], [row + 0.1, row + 0.1], lw=1, color=look.colour, zorder=1)
-            axis.plot([mean.low, mean.high], [row + 0.1, row + 0.1], lw=3.2, color=look.colour, solid_capstyle="butt", zorder=3)
-        axis.plot([values.mean()], [row + 0.1], "D", ms=5.5, color=look.colour, mec=svg.PAPER, mew=0.8, zorder=4)
+            axis.plot([new.low, new.high], [below, below], lw=1, color=look.colour, zorder=1)
+            axis.hlines(below, mean.low, mean.high, lw=3.2, color=look.colour, zorder=3)
+        axis.plot([values.mean()], [below], "D", ms=5.5, color=look.colour, mec=svg.PAPER, mew=0.8, zorder=4)
     axis.set_xlim(every.min() - 0.35 * room, every.max() + 0.35 * room)
     axis.set_ylim(len(agents) - 0.5, -0.7)
     axis.set_yticks(range(len(agents)), [short(agent, 30) for agent in agents], fontsize=9)
