@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from tremble import criteria, losses
     from tremble.dist import ReturnDist
     from tremble.presets import make
+    from tremble.sweeps.start import run_sweep, sweep_results
+    from tremble.sweeps.sweep import Search, Sweep
+    from tremble.sweeps.sweep_file import read_sweep
     from tremble.training.compilation_cache import enable_compilation_cache
     from tremble.training.evaluation import Evaluation, evaluate
     from tremble.training.many import train_many
@@ -28,12 +31,17 @@ _MODULES = {
     "ReturnDist": "tremble.dist",
     "Evaluation": "tremble.training.evaluation",
     "Run": "tremble.training.result",
+    "Search": "tremble.sweeps.sweep",
+    "Sweep": "tremble.sweeps.sweep",
     "TrainedAgent": "tremble.training.trained",
     "enable_compilation_cache": "tremble.training.compilation_cache",
     "evaluate": "tremble.training.evaluation",
     "load": "tremble.training.trained",
     "make": "tremble.presets",
+    "read_sweep": "tremble.sweeps.sweep_file",
     "resume": "tremble.training.run",
+    "run_sweep": "tremble.sweeps.start",
+    "sweep_results": "tremble.sweeps.start",
     "train": "tremble.training.run",
     "train_many": "tremble.training.many",
 }
@@ -95,6 +103,8 @@ __all__ = [
     "ReturnDist",
     "Evaluation",
     "Run",
+    "Search",
+    "Sweep",
     "TrainedAgent",
     "criteria",
     "enable_compilation_cache",
@@ -106,7 +116,10 @@ __all__ = [
     "load",
     "losses",
     "make",
+    "read_sweep",
     "resume",
+    "run_sweep",
+    "sweep_results",
     "train",
     "train_many",
 ]

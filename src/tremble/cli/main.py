@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -20,16 +21,39 @@ from tremble.cli.doctor import Doctor
 from tremble.cli.evaluate import Evaluate
 from tremble.cli.interrupt import interruptible
 from tremble.cli.list import List, Protocols
+from tremble.cli.results import Compare, Report, Results
 from tremble.cli.study import Demo, Illustrate, Study
+from tremble.cli.sweep import Sweep, SweepExample, SweepGc, SweepRetry, SweepStatus, SweepStop
 from tremble.cli.train import Resume, Train
 from tremble.cli.video import Video
 from tremble.settings import nearest
 
 USAGE = 2
 """Exit code of a command line that is none."""
-Command = Train | Resume | Evaluate | Video | Curves | Study | Demo | Protocols | Doctor | Illustrate | List
-"""Each class is the subcommand of its name in lower case."""
-RESUMABLE = (Train, Resume, Study, Demo)
+Command = (
+    Train
+    | Resume
+    | Evaluate
+    | Video
+    | Curves
+    | Sweep
+    | SweepStatus
+    | SweepStop
+    | SweepRetry
+    | SweepGc
+    | SweepExample
+    | Compare
+    | Report
+    | Results
+    | Study
+    | Demo
+    | Protocols
+    | Doctor
+    | Illustrate
+    | List
+)
+"""Each class is the subcommand of its name: `SweepStatus` is ``tremble sweep-status`` or ``tremble sweep status``."""
+RESUMABLE = (Train, Resume, Sweep, Compare, Study, Demo)
 """Commands that go on where they were interrupted."""
 COMPUTING = (Train, Resume, Evaluate, Video, Study, Demo)
 """Commands that compile programs."""
@@ -48,6 +72,7 @@ def main(arguments: list[str] | None = None) -> None:
     if UNCACHED in arguments:
         arguments = [argument for argument in arguments if argument != UNCACHED]
         os.environ["TREMBLE_COMPILATION_CACHE"] = "off"  # processes that the command starts inherit it
+    arguments = _joined(arguments)
     _check_command(arguments)
     sys.path.append(str(Path.cwd()))  # so that module:name may be a file in the current directory
     command = _parse(arguments)
@@ -87,13 +112,23 @@ def _parse(arguments: Sequence[str]) -> Command:
 
 def _check_command(arguments: Sequence[str]) -> None:
     """End with a hint where the first argument is no command; without arguments, with the help."""
-    names = [command.__name__.lower() for command in get_args(Command)]
+    names = _names()
     if not arguments:
         with suppress(SystemExit):
             _parse(["--help"])
         sys.exit(USAGE)
     if not arguments[0].startswith("-") and arguments[0] not in names:
         _fail(f"there is no command {arguments[0]!r}; {nearest(arguments[0], names)}", USAGE)
+
+
+def _names() -> list[str]:
+    return [re.sub(r"(?<!^)(?=[A-Z])", "-", command.__name__).lower() for command in get_args(Command)]
+
+
+def _joined(arguments: list[str]) -> list[str]:
+    """``sweep status DIR`` as ``sweep-status DIR``."""
+    pair = "-".join(arguments[:2])
+    return [pair, *arguments[2:]] if arguments[:1] == ["sweep"] and pair in _names() else arguments
 
 
 def _fail(message: str, code: int) -> NoReturn:

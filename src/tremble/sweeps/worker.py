@@ -25,7 +25,6 @@ from tremble.records import WriteError
 from tremble.sweep_records import Outcome
 from tremble.sweeps.claimed_run import train_claimed
 from tremble.sweeps.folder import PlannedRun, SweepFolder
-from tremble.sweeps.sweep import Sweep
 from tremble.training.compilation_cache import enable_compilation_cache
 from tremble.training.lock import Claims, LockedError
 
@@ -92,6 +91,14 @@ class Worker:
             if found is None:
                 time.sleep(POLL_SECONDS)
 
+    def take_or_wait(self, run: PlannedRun) -> Outcome | None:
+        """Train one run, or wait for who does; None if it was asked to stop before there was an outcome."""
+        while not self.asked():
+            if (outcome := run.outcome()) is not None or (outcome := self.take(run)) is not None:
+                return outcome
+            time.sleep(POLL_SECONDS)
+        return None
+
     def left(self) -> list[PlannedRun]:
         """The runs that need work at present, those of this worker's shard first."""
         runs, _ = self.folder.planned(self.sweep, ask=True)
@@ -127,11 +134,6 @@ class Worker:
         if outcome is not None:
             self._done.add(run.name)
         return outcome
-
-
-def without_search_left(folder: SweepFolder, sweep: Sweep) -> bool:
-    """Whether every search of the sweep has ended, so that all runs are known."""
-    return sweep.search is None or all(plan.winner is not None for plan in folder.planned(sweep)[1])
 
 
 def parse_shard(text: str) -> tuple[int, int]:

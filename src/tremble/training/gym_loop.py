@@ -122,7 +122,7 @@ class GymLoop(Loop):
         self._counter = EpisodeCounter(n)
         self.finished = self._counter.finished
         if replay_file is None:
-            require_room(agent.memory_size, self.capacity, self._replay_bytes)
+            require_room(agent.memory_size, self.capacity, self.replay_bytes)
 
         # Numbers become arrays once: a Python float would be sent to the device at every call.
         self._arrays = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), agent)
@@ -175,7 +175,7 @@ class GymLoop(Loop):
                 return FrameReplay(*parts, self.env.n_envs, self._replay_file, most)
             return NumpyReplay(*parts, most)
         except MemoryError as error:
-            raise too_large(most, self.capacity, self._replay_bytes) from error
+            raise too_large(most, self.capacity, self.replay_bytes) from error
 
     @cached_property
     def constants(self) -> Flat[Constants]:
@@ -184,7 +184,7 @@ class GymLoop(Loop):
         return Flat.of(Constants(self._arrays, seed, self.frames_per_step, self.replay.layout))
 
     @property
-    def _replay_bytes(self) -> int:
+    def replay_bytes(self) -> int:
         """Bytes that replay takes once it is full."""
         spec, most, example = self.agent.replay, self.agent.memory_size, self._example()
         if self.env.stacked:
@@ -200,7 +200,7 @@ class GymLoop(Loop):
     @property
     def memory(self) -> str:
         """Number of transitions in replay and the bytes they take once it is full; allocates nothing."""
-        spec, n, nbytes = self.agent.replay, self.env.n_envs, self._replay_bytes
+        spec, n, nbytes = self.agent.replay, self.env.n_envs, self.replay_bytes
         kept = f"replay: {self.capacity:,} transitions"
         if spec.rollout:
             kept = f"rollouts: {spec.rollout} steps in each of {n} environments, learned from once"

@@ -136,6 +136,11 @@ class Loop(ABC):
 
     @property
     @abstractmethod
+    def replay_bytes(self) -> int:
+        """Bytes that replay takes once it is full."""
+
+    @property
+    @abstractmethod
     def memory(self) -> str:
         """Number of transitions in replay and the bytes they take, in words."""
 

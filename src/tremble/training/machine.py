@@ -152,6 +152,11 @@ def require_room(memory_size: int, capacity: int, nbytes: int) -> None:
         raise too_large(memory_size, capacity, nbytes)
 
 
+def free_memory() -> int:
+    """Bytes that could be had now."""
+    return _memory()[1]
+
+
 def _memory() -> tuple[int, int]:
     """Memory in all and to be had, in bytes."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

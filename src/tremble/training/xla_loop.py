@@ -253,6 +253,11 @@ class XlaLoop(Loop):
         return self.train_state.learner.params
 
     @property
+    def replay_bytes(self) -> int:
+        """Bytes that replay takes from the first step on."""
+        return self._run.replay_bytes
+
+    @property
     def memory(self) -> str:
         """Number of transitions in replay and the bytes they take."""
         return f"replay: {self._run.capacity:,} transitions, {readable(self._run.replay_bytes)}"
