@@ -86,6 +86,7 @@ class RunCurve:
             words += ["--evaluate-env", spec["evaluate_env"]] if spec["evaluate_env"] else []
             length = "steps" if spec["evaluate_steps"] else "episodes"
             words += [f"--evaluate-{length}", str(spec[f"evaluate_{length}"])]
+        words += ["--final-episodes", str(spec["final_episodes"])] if spec.get("final_episodes") else []
         return shlex.join(escape.plain(word) for word in words)
 
 

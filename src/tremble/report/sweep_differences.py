@@ -82,8 +82,8 @@ def _about(tests: int) -> str:
     if tests < 2:
         return text
     return (
-        f"{text} Of {tests:,} comparisons without any difference, one or more would be above or below by luck with "
-        f"probability up to {chance:.0%}; the last columns hold for all of them together."
+        f"{text} If no agents differed at all, one or more of {tests:,} independent comparisons would be above or "
+        f"below by luck with probability {chance:.0%}; the last columns hold for all of them together."
     )
 
 

@@ -12,10 +12,14 @@ from tremble import escape
 from tremble.report import (
     svg,
     sweep_aggregates,
+    sweep_calibration,
+    sweep_costs,
     sweep_curves,
     sweep_differences,
     sweep_overview,
     sweep_scores,
+    sweep_search,
+    sweep_settings,
     tables,
 )
 from tremble.report.page import Page, Section
@@ -60,6 +64,11 @@ def make_page(table: SweepTable) -> Page:
         sweep_aggregates.section(table, looks),
         sweep_differences.section(table),
         sweep_curves.section(table, looks),
+        sweep_settings.section(table),
+        sweep_search.section(table.sweeps),
+        sweep_calibration.section(table, looks),
+        sweep_costs.costs(table),
+        sweep_costs.commands(table),
     ]
     subtitle = (
         f"{counted(len(table.agents), 'agent')} on {counted(len(table.panels), 'environment')}, "

@@ -120,8 +120,8 @@ def _about_tolerance(table: SweepTable) -> str:
     most = max((len(entries) for entries in table.cells.values()), default=0)
     least, both = runs_for_minimum(), runs_for_range()
     text = (
-        "The prediction interval assumes that scores of runs are normally distributed; look at the dots before you "
-        "believe it. The interval of the mean assumes that less and less as seeds grow."
+        "The prediction interval assumes that scores of runs are normally distributed, however many seeds there are; "
+        "look at the dots before you believe it. For the interval of the mean that matters less with more seeds."
     )
     if most < FEW:
         return f"{text} What 95 % of all runs reach is not stated: that needs at least {FEW} seeds, here are {most}."
