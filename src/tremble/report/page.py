@@ -91,7 +91,7 @@ def _pictures(block: Block) -> list[Picture]:
     return [block] if isinstance(block, Picture) else []
 
 
-ROWS_SHOWN = 40
+ROWS_SHOWN = 24
 """Rows of a table that are shown without opening it."""
 
 

@@ -10,6 +10,8 @@ from tremble import escape
 from tremble.report import svg
 from tremble.report.page import Block, Commands, Folded, Items, Page, Picture, Section, Table, Text
 
+SHORT = 26
+"""Characters of a cell that is not broken."""
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """Content security policy: even if something were interpreted, it could load and run nothing."""
 
@@ -74,7 +76,9 @@ def _table(table: Table) -> str:
     rows = "".join(
         "<tr>"
         + "".join(
-            f'<th scope="row">{_text(cell)}</th>' if i == 0 else f"<td{_right(i, first)}>{_text(cell)}</td>"
+            f'<th scope="row"{_kept(cell)}>{_text(cell)}</th>'
+            if i == 0
+            else f"<td{_right(i, first, cell)}>{_text(cell)}</td>"
             for i, cell in enumerate(row)
         )
         + "</tr>\n"
@@ -86,8 +90,13 @@ def _table(table: Table) -> str:
     )
 
 
-def _right(column: int, numeric_from: int) -> str:
-    return ' class="n"' if column >= numeric_from else ""
+def _right(column: int, numeric_from: int, cell: str = "") -> str:
+    return ' class="n"' if column >= numeric_from else _kept(cell)
+
+
+def _kept(cell: str) -> str:
+    """Short text stays on one line."""
+    return ' class="k"' if 0 < len(cell) <= SHORT else ""
 
 
 def _text(text: str) -> str:

@@ -62,13 +62,14 @@ def section(table: SweepTable) -> Section | None:
     if alone:
         text = f"{counted(alone, 'comparison has', 'comparisons have')} fewer than two seeds in common, so no verdict."
         blocks.append(Text(text, warning=True))
+    blocks.append(Text(_counts(found, adjusted)))
     rows = [_row(each, p) for each, p in zip(found, adjusted, strict=True)]
     header = ["environment", "first", "second", "seeds", "first − second [95 %]", "verdict"]
     header += ["p", "p (Holm)", "after Holm"]
     caption = f"Differences, paired by seed. Holm's correction is over all {tests:,} tests of this table."
     blocks.append(folded_if_long(Table(caption, header, rows, 3)))
     if tests:
-        blocks += [Text(_about_power()), folded_if_long(_power_table(found))]
+        blocks += [Text(_about_power()), folded_if_long(_power_table(found), 12)]
     return Section("Differences, seed by seed", blocks)
 
 
@@ -85,6 +86,14 @@ def _about(tests: int) -> str:
         f"{text} If no agents differed at all, one or more of {tests:,} independent comparisons would be above or "
         f"below by luck with probability {chance:.0%}; the last columns hold for all of them together."
     )
+
+
+def _counts(found: Sequence[Difference], adjusted: Sequence[float]) -> str:
+    """How many comparisons came out either way."""
+    decided = sum(each.interval.n > 1 and each.interval.sign != 0 for each in found)
+    kept = sum(p < ALPHA for each, p in zip(found, adjusted, strict=True) if each.interval.n > 1 and each.interval.sign)
+    text = f"Of {counted(len(found), 'comparison')}, {decided:,} came out above or below"
+    return f"{text}, {kept:,} of these also after Holm's correction." if len(found) > 1 else f"{text}."
 
 
 def _row(each: Difference, adjusted: float) -> list[str]:

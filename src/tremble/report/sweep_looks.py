@@ -64,18 +64,18 @@ def grid(
         if label[1]:
             figure.supylabel(label[1], fontsize=10)
         if legend:
-            legend_below(figure, legend)
+            legend_above(figure, legend)
         return svg.drawn(figure)
 
 
-def legend_below(figure: Any, entries: Iterable[tuple[str, Look]]) -> None:
-    """One legend for all panels."""
+def legend_above(figure: Any, entries: Iterable[tuple[str, Look]]) -> None:
+    """One legend for all panels, above them."""
     from matplotlib.lines import Line2D
 
     handles = [
         Line2D([], [], color=look.colour, linestyle=look.style, lw=2, label=short(name)) for name, look in entries
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 3), fontsize=9)
+    figure.legend(handles=handles, loc="outside upper left", ncols=min(len(handles), 3), fontsize=9, borderaxespad=0.2)
 
 
 def digits_of(values: Iterable[float]) -> int:

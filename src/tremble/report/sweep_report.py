@@ -17,6 +17,7 @@ from tremble.report import (
     sweep_curves,
     sweep_differences,
     sweep_overview,
+    sweep_published,
     sweep_scores,
     sweep_search,
     sweep_settings,
@@ -67,6 +68,7 @@ def make_page(table: SweepTable) -> Page:
         sweep_settings.section(table),
         sweep_search.section(table.sweeps),
         sweep_calibration.section(table, looks),
+        sweep_published.section(table),
         sweep_costs.costs(table),
         sweep_costs.commands(table),
     ]

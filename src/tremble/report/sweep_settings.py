@@ -63,8 +63,8 @@ def section(table: SweepTable) -> Section | None:
         return None
     text = (
         "Scores of all runs against each setting that was varied on purpose. Points are runs, lines join means, bars "
-        "are 95 % intervals (Student's t). Where several settings vary, runs of all values of the others are pooled, so a "
-        "difference may be theirs; the table of scores has each combination on its own."
+        "are 95 % intervals (Student's t). Where several settings vary, runs of all values of the others are pooled, "
+        "so a difference may be theirs; the table of scores has each combination on its own."
     )
     blocks: list[Block] = [Text(text)]
     for number, swept in enumerate(found):
@@ -138,7 +138,7 @@ def _draw(axis: Any, swept: Swept, panel: str, look: Look) -> None:
         axis.plot(np.full(len(scores[i]), at[i]), scores[i], "o", ms=3.6, mew=0, alpha=0.45, color=look.colour)
         interval = mean_interval(scores[i])
         if np.isfinite(interval.low) and len(scores[i]) > 2:
-            axis.vlines(at[i], interval.low, interval.high, lw=2.4, color=look.colour, alpha=0.8)
+            axis.vlines(at[i], interval.low, interval.high, lw=6, color=look.colour, alpha=0.25)
     axis.plot(at[some], [scores[i].mean() for i in some], "-D", lw=1.4, ms=5, color=look.colour)
     labels = [_short(value) for value in values]
     axis.set_xticks(at, labels, fontsize=9, rotation=35 if max(map(len, labels)) * len(labels) > 34 else 0)
