@@ -34,7 +34,7 @@ settings.load_profile("repeatable")
 
 def pytest_runtest_teardown():
     """A process that compiles for hundreds of tests would run out of memory mappings, and XLA would end it."""
-    from tremble.studies.worker import forget_programs
+    from tremble.sweeps.worker import forget_programs
 
     forget_programs()
 
