@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,7 +29,7 @@ class Study:
     out: Path | None = None
     """Where report, figures and data go (default: runs/NAME, or runs/NAME-quick)."""
     store: Path = Path("runs/store")
-    """Where trained runs are kept; studies share them, and an interrupted study goes on from there."""
+    """Where runs are kept; studies share them. What is left of a study, `tremble sweep status OUT` says."""
     steps: int | None = None
     """Environment steps per run (default: 20000)."""
     budget_minutes: float | None = None
@@ -39,9 +38,6 @@ class Study:
     """Processes (default: one per core)."""
     report_only: bool = False
     """Train nothing; write the report from the runs there are."""
-    reuse_results: Path | None = None
-    """Directory of a report of this study, from another machine or a store that is gone: the runs in its raw data are
-    not made again if their settings are the ones wanted (studies nchain-readings and minatar)."""
     set: Assignments = ()
     """Choose what a study leaves open: --set games=breakout,asterix --set agents=pqr,qrdqn (its page says what)."""
 
@@ -115,12 +111,11 @@ def _run_study(study: Plan, settings: Study, default_out: Path, show_counts: boo
         settings.budget_minutes,
         settings.jobs,
         settings.report_only,
-        settings.reuse_results,
         study.chosen(parse_assignments(settings.set)),
     )
     report = run_study(study, options, console)
     if show_counts:
-        console.print(_as_rich(count_table(collect(study, dataclasses.replace(options, report_only=True), console))))
+        console.print(_as_rich(count_table(collect(study, options))))
     console.print(f"report: [bold]{escape.console(report)}[/]   figures and data beside it")
 
 

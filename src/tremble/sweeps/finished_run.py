@@ -38,6 +38,21 @@ class FinalEvaluation:
         """Mean return."""
         return float(self.returns.mean())
 
+    @property
+    def std(self) -> float:
+        """Standard deviation of the returns."""
+        return float(self.returns.std())
+
+    @property
+    def w1(self) -> float:
+        """W_1 of predicted and observed discounted returns from the start."""
+        return _number(self.calibration["w1"])
+
+    @property
+    def median_coverage(self) -> float:
+        """Share of episodes whose discounted return is at most the predicted median."""
+        return _number(self.calibration["coverage"]["0.5"])
+
 
 @dataclass(frozen=True)
 class FinishedRun:
@@ -68,6 +83,16 @@ class FinishedRun:
         """Training episodes: step at the end, return, length."""
         return read_rows(self.directory / "episodes.jsonl", "episodes")
 
+    @property
+    def evaluated_at(self) -> np.ndarray:
+        """Steps of the evaluations."""
+        return np.array([row["step"] for row in self.evaluations], int)
+
+    @property
+    def evaluated_means(self) -> np.ndarray:
+        """Their mean returns."""
+        return np.array([row["mean"] for row in self.evaluations], float)
+
     @cached_property
     def _final(self) -> dict[str, dict[str, Any]]:
         rows = read_rows(self.directory / "final.jsonl", "final")
@@ -86,6 +111,11 @@ class FinishedRun:
     def best(self) -> FinalEvaluation:
         """The same episodes by the weights of the best evaluation; `final` where these are the last ones."""
         return _evaluation(self._final["best"]) if "best" in self._final else self.final
+
+    @property
+    def best_step(self) -> int:
+        """The step of those weights."""
+        return int((self._final.get("best") or self._final["last"])["weights_step"])
 
     @property
     def log(self) -> dict[str, np.ndarray]:
@@ -111,6 +141,10 @@ def finished_run(run: PlannedRun) -> FinishedRun | None:
     if outcome is None or not (outcome.counts or (outcome.state == "diverged" and outcome.step >= run.spec.steps)):
         return None
     return FinishedRun(run.spec.seed, run.spec, run.directory, outcome)
+
+
+def _number(value: float | None) -> float:
+    return float("nan") if value is None else float(value)
 
 
 def _evaluation(row: dict[str, Any]) -> FinalEvaluation:

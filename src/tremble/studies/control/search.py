@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from tremble.report import tables
-from tremble.report.statistics import mean_interval
-from tremble.studies.kit import Cell, Options, Results, Study
-from tremble.studies.lunarlander.study import load_result
+from tremble.studies.kit import Options, Results, Study
+from tremble.studies.parts import evaluated_cell, over_seeds, values, write_runs
+from tremble.sweep_records import Cell
 
 
 @dataclass(frozen=True)
@@ -34,20 +34,7 @@ class Search:
 def read_searches() -> list[Search]:
     """The searches in `data/candidates.toml`."""
     text = (files("tremble.studies.control") / "data" / "candidates.toml").read_text(encoding="utf-8")
-    return [
-        Search(
-            entry["env"],
-            entry["steps"],
-            {name: _settings(changes) for name, changes in entry["named"].items()},
-            [_settings(changes) for changes in entry["changes"]],
-        )
-        for entry in tomllib.loads(text)["search"]
-    ]
-
-
-def _settings(changes: dict[str, Any]) -> dict[str, Any]:
-    """TOML has lists where agents have tuples."""
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in changes.items()}
+    return [Search(**entry) for entry in tomllib.loads(text)["search"]]
 
 
 SEARCHES = read_searches()
@@ -58,10 +45,26 @@ def cells(options: Options) -> list[Cell]:
     made = []
     for search in SEARCHES:
         steps = options.steps if options.quick else search.steps
-        run = {"evaluate_every": max(1000, steps // 10), "evaluate_episodes": 5, "record_every": 1000}
+        how: dict[str, Any] = {"hyperparameters": "control", "evaluations": 10, "episodes": 5}
         for name, settings in search.candidates().items():
-            made.append(Cell(f"{search.env} | {name}", "pqr", settings, {}, search.env, "control", run, steps))
+            made.append(evaluated_cell(f"{search.env} | {name}", "pqr", search.env, steps, settings, **how))
     return made
+
+
+def section(search: Search, results: Results) -> str:
+    """Scores of every candidate, best mean first."""
+    found = {name: results[f"{search.env} | {name}"] for name in search.candidates()}
+    best_first = sorted((item for item in found.items() if item[1]), key=lambda x: -np.mean(values(x[1], "final.mean")))
+    rows = [
+        [name, ", ".join(f"{score:.0f}" for score in values(runs, "final.mean")), over_seeds(runs, "final.mean").text()]
+        for name, runs in best_first
+    ]
+    names = "; ".join(f"*{name}* changes {listed(settings)}" for name, settings in search.named.items())
+    return f"""## {search.env}, {search.steps:,} steps
+
+Relative to the `control` hyperparameters, {names}. The others change {list(search.named)[-1]!r} further.
+
+{tables.markdown(["changed", "mean return of 100 episodes, by seed", "mean [95 %]"], rows)}"""
 
 
 def listed(settings: dict[str, Any]) -> str:
@@ -70,38 +73,16 @@ def listed(settings: dict[str, Any]) -> str:
 
 
 def analyse(results: Results, options: Options) -> str:
-    """Scores of every candidate, best mean first, including those of an earlier search in the same directory."""
-    heads = ("candidate", "seed", "mean_return_of_100_episodes")
-    log = options.out / ("search-quick.csv" if options.quick else "search.csv")
-    rows = tables.read_csv(log) if log.exists() else []
-    scores = {(row[heads[0]], int(row[heads[1]])): float(row[heads[2]]) for row in rows}
-    scores |= {(label, f.seed): f.final.mean for label in results for f in results[label]}
-    known = [key for label in results for key in sorted(scores) if key[0] == label]
-    tables.write_csv(log, heads, [[*key, f"{scores[key]:.3f}"] for key in known])
-    sections = []
-    for search in SEARCHES:
-        found = {
-            name: [scores[key] for key in known if key[0] == f"{search.env} | {name}"] for name in search.candidates()
-        }
-        tried = {name: runs for name, runs in found.items() if runs}
-        best_first = sorted(tried.items(), key=lambda item: -np.mean(item[1]))
-        names = "; ".join(f"*{name}* changes {listed(settings)}" for name, settings in search.named.items())
-        table = tables.markdown(
-            ["changed", "mean return of 100 episodes, by seed", "mean [95 %]"],
-            [[name, ", ".join(f"{s:.0f}" for s in runs), mean_interval(runs).text()] for name, runs in best_first],
-        )
-        sections.append(
-            f"## {search.env}, {search.steps:,} steps\n\nRelative to the `control` hyperparameters, {names}. "
-            f"The others change {list(search.named)[-1]!r} further.\n\n{table}"
-        )
-    body = "\n".join(sections)
+    """Scores of every candidate."""
+    columns = {"seed": "{0.seed}", "mean_return_of_100_episodes": "{0.final.mean:.3f}"}
+    write_runs(options.out / "search.csv", results, columns, ["candidate"])
+    sections = "\n".join(section(search, results) for search in SEARCHES)
     return f"""# Search for the settings of the control columns
 
-PQR, seeds from {STUDY.first_seed}; the chosen settings are evaluated on other seeds by `tremble study control`. Promising candidates
-have more seeds.
+PQR, seeds from {STUDY.first_seed}; the chosen settings are evaluated on other seeds by `tremble study control`.
 
-{body}
-Raw data: `{log.name}`.
+{sections}
+Raw data: `search.csv`.
 """
 
 
@@ -114,6 +95,5 @@ STUDY = Study(
     first_seed=1_000,
     quick_seeds=1,
     quick_steps=12_000,
-    load=load_result,
     partial=True,
 )

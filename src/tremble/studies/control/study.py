@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import numpy as np
+from typing import Any
 
 from tremble.report import figures, tables
-from tremble.report.statistics import mean_interval
-from tremble.studies.kit import Cell, Options, Results, Study
-from tremble.studies.lunarlander.study import load_result
+from tremble.studies.kit import Options, Results, Study
+from tremble.studies.parts import draw_seeds, evaluated_cell, over_seeds, values, write_runs
+from tremble.sweep_records import Cell
 
 
 @dataclass(frozen=True)
@@ -30,57 +29,53 @@ NEEDED = 4
 
 def cells(options: Options) -> list[Cell]:
     """PQR on each task."""
-    made = []
-    for task in TASKS:
-        steps = options.steps if options.quick else task.steps
-        run = {"evaluate_every": max(1000, steps // 20), "evaluate_episodes": 10, "record_every": 1000}
-        made.append(Cell(task.env, "pqr", {}, {}, task.env, task.hyperparameters, run, steps))
-    return made
+    return [
+        evaluated_cell(
+            task.env,
+            "pqr",
+            task.env,
+            options.steps if options.quick else task.steps,
+            hyperparameters=task.hyperparameters,
+        )
+        for task in TASKS
+    ]
+
+
+def draw(results: Results, options: Options) -> None:
+    """Evaluations of every seed."""
+    figure, axes = figures.new(1, len(TASKS), 5.5 * len(TASKS), 3.8)
+    for axis, task in zip(axes, TASKS, strict=True):
+        runs = results[task.env]
+        draw_seeds(axis, runs[0].evaluated_at, values(runs, "evaluated_means"), figures.COLOURS["pqr"])
+        axis.axhline(task.solved, color="#111111", linewidth=0.8, linestyle=":")
+        axis.set(title=task.env, xlabel="steps", ylabel="mean return of 10 episodes")
+    figures.save(figure, options.out / "control")
+
+
+def row(task: Task, which: str, results: Results, options: Options) -> list[Any]:
+    """A task by the newest or the best weights."""
+    runs, score = results[task.env], f"{which}.mean"
+    scores = values(runs, score)
+    reached = sum(mean >= task.solved for mean in scores)
+    enough = "no verdict" if options.quick else "yes" if reached >= NEEDED else "no"
+    by_seed = ", ".join(f"{mean:.1f}" for mean in scores)
+    about = [task.env, f"`{task.hyperparameters}`", f"{task.steps:,}", WEIGHTS[which], by_seed]
+    return [*about, over_seeds(runs, score).text(), f"{task.solved:g}", f"{reached} of {len(scores)}", enough]
 
 
 def analyse(results: Results, options: Options) -> str:
     """Figure, table and report."""
-    figure, axes = figures.new(1, len(TASKS), 5.5 * len(TASKS), 3.8)
-    rows = []
-    for axis, task in zip(axes, TASKS, strict=True):
-        flights = results[task.env]
-        colour = figures.COLOURS["pqr"]
-        for flight in flights:
-            axis.plot(flight.steps, flight.means, color=colour, alpha=0.3, linewidth=0.9)
-        axis.plot(flights[0].steps, np.stack([f.means for f in flights]).mean(0), color=colour, linewidth=2)
-        for which in ("final", "best"):
-            scores = [getattr(f, which).mean for f in flights]
-            reached = sum(score >= task.solved for score in scores)
-            by_seed = ", ".join(f"{s:.1f}" for s in scores)
-            enough = "no verdict" if options.quick else "yes" if reached >= NEEDED else "no"
-            solved = [f"{task.solved:g}", f"{reached} of {len(scores)}", enough]
-            length = f"{task.steps:,}"
-            results_of = [WEIGHTS[which], by_seed, mean_interval(scores).text()]
-            rows.append([task.env, f"`{task.hyperparameters}`", length, *results_of, *solved])
-        axis.axhline(task.solved, color="#111111", linewidth=0.8, linestyle=":")
-        axis.set(title=task.env, xlabel="steps", ylabel="mean return of 10 episodes")
-        figures.thousands(axis.xaxis)
-    figures.save(figure, options.out / "control")
-    tables.write_csv(
-        options.out / "control.csv",
-        ["cell", "seed", "newest_mean_of_100_episodes", "best_mean_of_100_episodes", "step_of_best"],
-        [
-            [label, f.seed, f"{f.final.mean:.3f}", f"{f.best.mean:.3f}", f.best_step]
-            for label, flights in results.items()
-            for f in flights
-        ],
-    )
-    heads = [
-        "environment",
-        "column",
-        "steps",
-        "weights",
-        "mean return of 100 episodes, by seed",
-        "mean [95 %]",
-        "solved at",
-        "solved",
-        "enough",
-    ]
+    draw(results, options)
+    columns = {
+        "seed": "{0.seed}",
+        "newest_mean_of_100_episodes": "{0.final.mean:.3f}",
+        "best_mean_of_100_episodes": "{0.best.mean:.3f}",
+        "step_of_best": "{0.best_step}",
+    }
+    write_runs(options.out / "control.csv", results, columns)
+    rows = [row(task, which, results, options) for task in TASKS for which in WEIGHTS]
+    heads = ["environment", "column", "steps", "weights", "mean return of 100 episodes, by seed", "mean [95 %]"]
+    heads += ["solved at", "solved", "enough"]
     return f"""# Small control problems with the shipped settings
 
 PQR. Final evaluation: 100 episodes by the greedy policy of the mean, with seeds that neither training nor its evaluations saw. *Newest* are the weights at the
@@ -102,5 +97,4 @@ STUDY = Study(
     seeds=5,
     quick_seeds=1,
     quick_steps=12_000,
-    load=load_result,
 )

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tremble.report import figures, tables
 from tremble.report.statistics import difference_interval
-from tremble.studies.kit import Cell, Options, Results, Study
-from tremble.training import checkpoint
-from tremble.training.spec import RunSpec
+from tremble.studies.kit import Options, Results, Study
+from tremble.studies.parts import by_seed, values, write_runs
+from tremble.sweep_records import Cell
+from tremble.sweeps.finished_run import FinishedRun
 
 SIZES = (4, 6, 8, 10, 12, 14)
 SETTINGS: dict[str, Any] = {
@@ -56,52 +56,67 @@ class DeepSeaResult:
         return self.late_share > 0.5
 
 
-def load_result(path: Path, seed: int, spec: RunSpec) -> DeepSeaResult:
-    """Read a stored run."""
-    log = checkpoint.read(path).group("log")
+def load_result(run: FinishedRun) -> DeepSeaResult:
+    """Read a finished run."""
+    log = run.log
     ended = np.flatnonzero(log["done"])
     reached = log["reward"][ended] > 0.5
     found = int(np.argmax(reached)) + 1 if reached.any() else len(ended) + 1
-    return DeepSeaResult(seed, len(ended), found, float(reached[-max(1, len(ended) // 10) :].mean()))
+    return DeepSeaResult(run.seed, len(ended), found, float(reached[-max(1, len(ended) // 10) :].mean()))
 
 
 def cells(options: Options) -> list[Cell]:
     """Every agent on every size."""
-    sizes = SIZES[:2] if options.quick else SIZES
     return [
-        Cell(f"{name} | {size}", agent, SETTINGS | changes, {"size": size}, "deepsea", "nchain")
-        for size in sizes
+        Cell(f"{name} | {size}", agent, "deepsea", SETTINGS | changes, {"size": size}, "nchain")
+        for size in sizes_of(options)
         for name, (agent, changes) in AGENTS.items()
     ]
 
 
-def analyse(results: Results, options: Options) -> str:
-    """Figure, tables and report."""
-    sizes = [size for size in SIZES if f"DLTV | {size}" in results]
+def sizes_of(options: Options) -> tuple[int, ...]:
+    """A few in the quick version."""
+    return SIZES[:2] if options.quick else SIZES
+
+
+def draw(results: Results, options: Options) -> None:
+    """Episodes until the reward is found, and how often it is found in the end."""
     figure, axes = figures.new(1, 2, 11, 4.6)
-    rows = []
-    for k, ((name, _), colour, style) in enumerate(zip(AGENTS.items(), COLOURS, STYLES, strict=True)):
-        dives = [results[f"{name} | {size}"] for size in sizes]
-        median = [float(np.median([d.found for d in group])) for group in dives]
-        found = [m if m <= group[0].episodes else np.nan for m, group in zip(median, dives, strict=True)]
-        share = [float(np.mean([d.late_share for d in group])) for group in dives]
-        shifted = np.asarray(sizes) + 0.12 * (k - len(AGENTS) // 2)  # many agents have the same value
+    sizes = np.asarray(sizes_of(options))
+    for k, (name, colour, style) in enumerate(zip(AGENTS, COLOURS, STYLES, strict=True)):
+        runs = [results[f"{name} | {size}"] for size in sizes]
+        median = [np.median(values(group, "found")) for group in runs]
+        found = [m if m <= group[0].episodes else np.nan for m, group in zip(median, runs, strict=True)]
+        shifted = sizes + 0.12 * (k - len(AGENTS) // 2)  # many agents have the same value
         look: dict[str, Any] = {"color": colour, "linestyle": style, "marker": "o", "markersize": 4}
         axes[0].plot(shifted, found, label=name, **look)
-        axes[1].plot(shifted, share, **look)
-        rows.append([name, *[f"{sum(d.solved for d in group)} of {len(group)}" for group in dives]])
+        axes[1].plot(shifted, [np.mean(values(group, "late_share")) for group in runs], **look)
     thin: dict[str, Any] = {"color": "#111111", "linewidth": 0.8}
-    axes[0].plot(sizes, [2.0**n for n in sizes], linestyle=":", label="2^N: by chance", **thin)
-    axes[0].plot(sizes, [options.steps / n for n in sizes], linestyle="--", label="episodes in the run", **thin)
+    axes[0].plot(sizes, 2.0**sizes, linestyle=":", label="2^N: by chance", **thin)
+    axes[0].plot(sizes, options.steps / sizes, linestyle="--", label="episodes in the run", **thin)
     axes[0].set(yscale="log", xlabel="size N", ylabel="episodes until the reward is first reached (median)")
     axes[1].set(xlabel="size N", ylabel="share of the last tenth of episodes that reach it", ylim=(-0.03, 1.03))
     figure.legend(loc="outside lower center", ncols=5, fontsize=9)
     figures.save(figure, options.out / "exploration")
-    tables.write_csv(
-        options.out / "exploration.csv",
-        ["cell", "seed", "episodes", "first_reached", "late_share"],
-        [[k, d.seed, d.episodes, d.found, f"{d.late_share:.4f}"] for k in results for d in results[k]],
-    )
+
+
+def analyse(results: Results, options: Options) -> str:
+    """Figure, tables and report."""
+    draw(results, options)
+    columns = {
+        "seed": "{0.seed}",
+        "episodes": "{0.episodes}",
+        "first_reached": "{0.found}",
+        "late_share": "{0.late_share:.4f}",
+    }
+    write_runs(options.out / "exploration.csv", results, columns)
+    sizes = sizes_of(options)
+
+    def solved(name: str, size: int) -> str:
+        runs = values(results[f"{name} | {size}"], "solved")
+        return f"{sum(runs)} of {len(runs)}"
+
+    rows = [[name, *(solved(name, size) for size in sizes)] for name in AGENTS]
     held = [held_or_not(results, name, sizes) for name in HELD]
     return f"""# Deep exploration
 
@@ -125,19 +140,18 @@ Raw data: `exploration.csv`.
 """
 
 
-def held_or_not(results: Results, name: str, sizes: list[int]) -> list[str]:
+def held_or_not(results: Results, name: str, sizes: tuple[int, ...]) -> list[str]:
     """One row: seeds solved with a perturbation per episode, against one per step."""
     held, drawn = (
-        {n: {d.seed: d.solved for d in results[f"{name}, {how} | {n}"]} for n in sizes}
-        for how in ("held", "every step")
+        [by_seed(results[f"{name}, {how} | {n}"], "solved") for n in sizes] for how in ("held", "every step")
     )
     cells = []
-    for n in sizes:
-        both = held[n].keys() & drawn[n].keys()
-        gained, lost = sum(held[n][s] > drawn[n][s] for s in both), sum(held[n][s] < drawn[n][s] for s in both)
+    for one, other in zip(held, drawn, strict=True):
+        both = one.keys() & other.keys()
+        gained, lost = sum(one[s] > other[s] for s in both), sum(one[s] < other[s] for s in both)
         cells.append("=" if gained == lost == 0 else f"+{gained} −{lost}")
-    complete = set.intersection(*(set(x[n]) for x in (held, drawn) for n in sizes))
-    first, second = ({s: float(sum(x[n][s] for n in sizes)) for s in complete} for x in (held, drawn))
+    complete = set.intersection(*map(set, (*held, *drawn)))
+    first, second = ({s: float(sum(found[s] for found in x)) for s in complete} for x in (held, drawn))
     return [name, *cells, difference_interval(first, second).text(1)]
 
 

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tremble.report import figures, tables
-from tremble.report.statistics import difference_interval, mean_interval, verdict
-from tremble.studies.kit import Cell, Options, Results, Study, seed_count, stored
+from tremble.report.statistics import verdict
+from tremble.studies.kit import Options, Results, Study
 from tremble.studies.lunarlander.noise import Policy, fly, random_policy
-from tremble.training import checkpoint
-from tremble.training.evaluation import Evaluation
-from tremble.training.spec import RunSpec
-from tremble.training.trained import load
+from tremble.studies.parts import (
+    difference,
+    draw_seeds,
+    evaluated_cell,
+    over_seeds,
+    seed_count,
+    values,
+    write_curves,
+    write_runs,
+)
+from tremble.sweep_records import Cell
+from tremble.sweeps.finished_run import FinishedRun
 
 ENV = "LunarLander-v3"
 N_ACTIONS = 4
@@ -30,63 +36,13 @@ CLAIMS = (("pqr", "qrdqn"), ("p_dltv", "qrdqn"), ("pqr", "dltv c=50"), ("p_dltv"
 """The paper shows curves without numbers; its text says that the randomised agents outperform the others."""
 
 
-@dataclass(frozen=True)
-class LunarLanderResult:
-    """Evaluations of one run."""
-
-    seed: int
-    steps: np.ndarray
-    """Steps of the evaluations."""
-    means: np.ndarray
-    """Their mean returns."""
-    final: Evaluation
-    """100 episodes after training."""
-    best: Evaluation
-    """The same 100 with the weights of the best evaluation during training."""
-
-    @property
-    def diverged(self) -> bool:
-        """Whether a value predicted at the start exceeds `BOUND`."""
-        return bool(np.abs(self.final.predicted.mean(1)).max() > BOUND)
-
-    @property
-    def w1(self) -> float:
-        """W_1 of predicted and observed discounted returns from the start."""
-        return float(self.final.calibration()["w1"])
-
-    @property
-    def coverage(self) -> float:
-        """Share of episodes whose discounted return is at most the predicted median."""
-        return float(self.final.calibration()["coverage"]["0.5"])
-
-    @property
-    def best_step(self) -> int:
-        """Step of the best evaluation; ties: the latest."""
-        return int(self.steps[np.flatnonzero(self.means == self.means.max())[-1]])
-
-
-def load_result(path: Path, seed: int, spec: RunSpec) -> LunarLanderResult:
-    """Read a stored run."""
-    contents = checkpoint.read(path)
-    rows = contents.meta["evaluations"]
-    final = contents.group("final")
-    return LunarLanderResult(
-        seed,
-        np.array([row["step"] for row in rows]),
-        np.array([row["mean"] for row in rows]),
-        Evaluation(**final),
-        Evaluation(**(contents.group("best") or final)),
-    )
-
-
 def cells(options: Options) -> list[Cell]:
     """Four agents with the paper's hyperparameters, PQR's criterion in one place only, and RL Zoo's settings."""
-    every = {"evaluate_every": max(1000, options.steps // 20), "evaluate_episodes": 10, "record_every": 1000}
 
     def cell(label: str, agent: str, hyperparameters: str | None = None, **settings: Any) -> Cell:
-        return Cell(label, agent, settings, {}, ENV, hyperparameters, every)
+        return evaluated_cell(label, agent, ENV, options.steps, settings, hyperparameters=hyperparameters)
 
-    made = [cell("qrdqn", "qrdqn"), cell("p_dltv", "p_dltv"), cell("pqr", "pqr")]
+    made = [cell(agent, agent) for agent in ("qrdqn", "p_dltv", "pqr")]
     made += [cell(f"dltv c={c:g}", "dltv", c=c) for c in (C_GRID[-1:] if options.quick else C_GRID)]
     if not options.quick:
         made += [cell(f"pqr {where} only", "pqr", criterion_for=where) for where in ("behaviour", "target")]
@@ -94,46 +50,45 @@ def cells(options: Options) -> list[Cell]:
     return made
 
 
+def diverged(run: FinishedRun) -> bool:
+    """Whether a value predicted at the start is beyond `BOUND`, or no number."""
+    return not np.abs(run.final.predicted.mean(1)).max() <= BOUND
+
+
 def colour_of(label: str) -> str:
     """The agent's colour."""
     return figures.COLOURS[label.split()[0]]
 
 
-def draw(results: Results, options: Options) -> None:
-    """Evaluation curves with intervals, one panel per cell; predicted and observed returns from the start."""
+def draw_curves(results: Results, options: Options) -> None:
+    """Evaluations with intervals, one panel per cell."""
     columns = 5
     figure, panels = figures.new(-(-len(results) // columns), columns, 13, 5.6, sharey=True, sharex=True)
     for axis in panels.flat[len(results) :]:
         axis.set_visible(False)
-    for axis, (label, flights) in zip(panels.flat, results.items(), strict=False):
-        curves, steps = np.stack([f.means for f in flights]), flights[0].steps
-        for curve in curves:
-            axis.plot(steps, curve, color=colour_of(label), linewidth=0.8, alpha=0.5)
-        axis.plot(steps, curves.mean(0), color=colour_of(label), linewidth=2.2)
-        if len(flights) > 1:
-            intervals = [mean_interval(list(column)) for column in curves.T]
-            low, high = ([getattr(i, side) for i in intervals] for side in ("low", "high"))
-            axis.fill_between(steps, low, high, color=colour_of(label), alpha=0.12, linewidth=0)
+    for axis, (label, runs) in zip(panels.flat, results.items(), strict=False):
+        draw_seeds(axis, runs[0].evaluated_at, values(runs, "evaluated_means"), colour_of(label), band=True)
         axis.axhline(SOLVED, color="#111111", linewidth=0.8, linestyle=":")
         axis.set(title=label, ylim=(-500, 310))
-        figures.thousands(axis.xaxis)
     figure.supxlabel("steps", fontsize=11)
     figure.supylabel("mean return of 10 episodes", fontsize=11)
     figures.save(figure, options.out / "curves")
 
-    shown = [k for k in SHOWN if k in results]
-    figure, panels = figures.new(1, len(shown), 3.6 * len(shown), 3.4)
-    for axis, label in zip(np.atleast_1d(panels), shown, strict=True):
-        sound = [f for f in results[label] if not f.diverged]
-        title = label if len(sound) == len(results[label]) else f"{label}: {len(results[label]) - len(sound)} diverged"
+
+def draw_calibration(results: Results, options: Options) -> None:
+    """Predicted and observed returns from the start."""
+    shown = [label for label in SHOWN if label in results]
+    figure, panels = figures.new(1, len(shown), 3.6 * len(shown), 3.4, squeeze=False)
+    for axis, label in zip(panels[0], shown, strict=True):
+        sound, n = [run for run in results[label] if not diverged(run)], len(results[label])
+        title = label if len(sound) == n else f"{label}: {n - len(sound)} diverged"
         axis.set(title=title, xlabel="discounted return from the start", yticks=[])
         if not sound:
             axis.text(0.5, 0.5, "every seed diverged", ha="center", transform=axis.transAxes)
             continue
-        predicted = np.concatenate([f.final.predicted.ravel() for f in sound])
-        happened = np.concatenate([f.final.discounted for f in sound])
-        low, high = np.quantile(np.concatenate([predicted, happened]), [0.005, 0.995])
-        bins = np.linspace(low, high, 41)
+        predicted = np.concatenate([run.final.predicted.ravel() for run in sound])
+        happened = np.concatenate(values(sound, "final.discounted"))
+        bins = np.linspace(*np.quantile(np.concatenate([predicted, happened]), [0.005, 0.995]), 41)
         outline: dict[str, Any] = {"histtype": "step", "color": colour_of(label), "linewidth": 1.8}
         axis.hist(happened, bins, density=True, color="#9ca3af", alpha=0.7, label="Monte-Carlo")
         axis.hist(predicted, bins, density=True, label="predicted", **outline)
@@ -141,81 +96,70 @@ def draw(results: Results, options: Options) -> None:
     figures.save(figure, options.out / "calibration")
 
 
-def sources_of_spread(options: Options) -> list[list[Any]]:
+def sources_of_spread(results: Results, options: Options) -> str:
     """Sources of the variance of returns, one row per policy: the best weights of four agents, and random actions."""
     policies: dict[str, Policy] = {}
-    for cell in cells(options):
-        if cell.label in SHOWN:
-            trained = load(stored(options.store, cell.spec(0, options.steps)).with_suffix(""), weights="best")
-            policies[cell.label] = lambda obs, trained=trained: trained.predict(obs)[0]  # type: ignore[misc]
+    for label in [label for label in SHOWN if label in results]:
+        agent = results[label][0].agent("best")
+        policies[label] = lambda obs, agent=agent: agent.predict(obs)[0]  # type: ignore[misc]
     policies["random actions"] = random_policy(N_ACTIONS)
     rows = []
     for label, policy in policies.items():
         flights = fly(policy, ENV, *((4, 3) if options.quick else (30, 10)))
         share, low, high = flights.start_share()
+        shares = [f"{share:.0%} [{low:.0%}, {high:.0%}]", f"{1 - share:.0%}"]
+        ends = f"{(flights.ends > 0).mean():.0%} / {(flights.ends < 0).mean():.0%}"
+        spread = f"{flights.without_ends.std():.0f}"
+        rows.append([label, f"{flights.returns.mean():.0f}", f"{flights.returns.std():.0f}", *shares, ends, spread])
+    header = ["policy", "mean return", "spread", "due to the start", "due to the engines", "landed / crashed"]
+    return tables.markdown([*header, "spread without ±100"], rows)
+
+
+def score_table(results: Results) -> str:
+    """One row per cell."""
+    rows = []
+    for label, runs in results.items():
+        wild = sum(map(diverged, runs))
         rows.append(
             [
                 label,
-                f"{flights.returns.mean():.0f}",
-                f"{flights.returns.std():.0f}",
-                f"{share:.0%} [{low:.0%}, {high:.0%}]",
-                f"{1 - share:.0%}",
-                f"{(flights.ends > 0).mean():.0%} / {(flights.ends < 0).mean():.0%}",
-                f"{flights.without_ends.std():.0f}",
+                over_seeds(runs, "final.mean").text(),
+                ", ".join(f"{score:.0f}" for score in values(runs, "final.mean")),
+                over_seeds(runs, "best.mean").text(),
+                f"{wild} of {len(runs)}" if wild else "",
+                f"{np.mean(values(runs, 'final.std')):.0f}",
+                tables.number(float(np.median(values(runs, "final.w1")))),
+                f"{np.mean(values(runs, 'final.median_coverage')):.2f}",
             ]
         )
-    return rows
+    header = ["cell", "mean return [95 %]", "seeds", "best weights [95 %]", "diverged", "spread within a seed"]
+    return tables.markdown([*header, "W1 predicted – real (median)", "coverage of the median"], rows)
+
+
+def claim_table(results: Results, options: Options) -> str:
+    """The paper's claims."""
+    rows = []
+    for first, second in CLAIMS:
+        if first in results and second in results:
+            interval = difference(results[first], results[second], "final.mean")
+            rows.append([f"{first} − {second}", "> 0", interval.text(), verdict(interval, quick=options.quick)])
+    return tables.markdown(["difference", "paper", "ours [95 %]", "verdict"], rows)
 
 
 def analyse(results: Results, options: Options) -> str:
     """Figures, tables and report."""
-    draw(results, options)
-    tables.write_csv(
-        options.out / "final.csv",
-        ["cell", "seed", "mean_return", "best_weights_mean_return", "std_return", "w1", "coverage_0.5"],
-        [
-            [
-                k,
-                f.seed,
-                *(f"{x:.3f}" for x in (f.final.mean, f.best.mean, f.final.returns.std(), f.w1)),
-                f"{f.coverage:.2f}",
-            ]
-            for k in results
-            for f in results[k]
-        ],
-    )
-    tables.write_csv(
-        options.out / "curves.csv",
-        ["cell", "seed", "step", "mean_return"],
-        [
-            [k, f.seed, int(t), f"{m:.3f}"]
-            for k in results
-            for f in results[k]
-            for t, m in zip(f.steps, f.means, strict=True)
-        ],
-    )
-    rows = []
-    for label, flights in results.items():
-        scores = [f.final.mean for f in flights]
-        wild = sum(f.diverged for f in flights)
-        rows.append(
-            [
-                label,
-                mean_interval(scores).text(),
-                ", ".join(f"{s:.0f}" for s in scores),
-                mean_interval([f.best.mean for f in flights]).text(),
-                f"{wild} of {len(flights)}" if wild else "",
-                f"{np.mean([f.final.returns.std() for f in flights]):.0f}",
-                tables.number(float(np.median([f.w1 for f in flights]))),
-                f"{np.mean([f.coverage for f in flights]):.2f}",
-            ]
-        )
-    claims = []
-    for first, second in CLAIMS:
-        if first in results and second in results:
-            ours, theirs = ({f.seed: f.final.mean for f in results[k]} for k in (first, second))
-            interval = difference_interval(ours, theirs)
-            claims.append([f"{first} − {second}", "> 0", interval.text(), verdict(interval, quick=options.quick)])
+    draw_curves(results, options)
+    draw_calibration(results, options)
+    columns = {
+        "seed": "{0.seed}",
+        "mean_return": "{0.final.mean:.3f}",
+        "best_weights_mean_return": "{0.best.mean:.3f}",
+        "std_return": "{0.final.std:.3f}",
+        "w1": "{0.final.w1:.3f}",
+        "coverage_0.5": "{0.final.median_coverage:.2f}",
+    }
+    write_runs(options.out / "final.csv", results, columns)
+    write_curves(options.out / "curves.csv", results, "evaluated_at", {"mean_return": "evaluated_means:.3f"})
     return f"""# LunarLander
 
 {ENV} (v2, which the paper used, is gone from Gymnasium; v3 has the same dynamics and rewards without wind, and fixes the seeding);
@@ -227,7 +171,7 @@ Thin lines are single seeds, the band is the 95 % interval of their mean; the do
 
 ## After training: 100 episodes, greedy by the mean
 
-{tables.markdown(["cell", "mean return [95 %]", "seeds", "best weights [95 %]", "diverged", "spread within a seed", "W1 predicted – real (median)", "coverage of the median"], rows)}
+{score_table(results)}
 *Best weights* are those of the best evaluation during training (10 episodes), evaluated in the same 100 episodes as the last ones.
 *Diverged*: seeds whose values at the start are beyond ±{BOUND:,.0f} after training, more than any return.
 *Spread* is the standard deviation over the episodes of one fixed policy. W1 and coverage are about the discounted return from the start.
@@ -239,14 +183,14 @@ seed 0 fly from {"4 starts, 3 times" if options.quick else "30 starts, 10 times"
 The shares are those of the variance (between starts and within a start; 95 % by a bootstrap over starts). The last column is the spread of the same
 returns without the reward that ended the flight.
 
-{tables.markdown(["policy", "mean return", "spread", "due to the start", "due to the engines", "landed / crashed", "spread without ±100"], sources_of_spread(options))}
+{sources_of_spread(results, options)}
 
 ## The paper's claim
 
 Its figure has curves without numbers; the text says that the randomised agents, PQR and p-DLTV, outperform the others. Here a claim is *reproduced*
 if the interval of the difference (taken seed by seed) lies above 0, *not reproduced* if below, *inconclusive* otherwise.
 
-{tables.markdown(["difference", "paper", "ours [95 %]", "verdict"], claims)}
+{claim_table(results, options)}
 ![calibration](calibration.png)
 
 The `zoo` rows use the settings published for QR-DQN on LunarLander from which the paper's column descends: bursts of 256 updates every 256 steps,
@@ -266,5 +210,4 @@ STUDY = Study(
     quick_seeds=1,
     steps=100_000,
     quick_steps=12_000,
-    load=load_result,
 )

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tremble.presets import PRESETS
 from tremble.report import figures, tables
-from tremble.report.statistics import NOT_NEGATIVE, SUPPORT, Interval, difference_interval, mean_interval, verdict
+from tremble.report.statistics import NOT_NEGATIVE, SUPPORT, Interval, verdict
 from tremble.settings import SettingsError
-from tremble.studies.kit import Cell, Options, Results, Study, known_names, seed_count
-from tremble.training import checkpoint
-from tremble.training.spec import RunSpec
+from tremble.studies.kit import Options, Results, Study, known_names
+from tremble.studies.parts import difference, draw_seeds, over_seeds, seed_count, values, write_curves, write_runs
+from tremble.sweep_records import Cell
+from tremble.sweeps.finished_run import FinishedRun
 from tremble.worlds.minatar import GAMES
 
 MAIN = ("qrdqn", "dltv", "p_dltv", "pqr")
@@ -22,9 +22,9 @@ AGENTS = (*MAIN, "dqn", "iqn", "rainbow")
 DEFAULT_GAMES = ("breakout", "freeway", "space_invaders")
 RIVALS = ("qrdqn", "dltv", "p_dltv")
 """The paper claims, on Atari, that PQR is better than each of these."""
+HEAD = ("game", "agent")
 WINDOWS = 40
 """Number of points of a curve."""
-FINAL, CURVES = "final.csv", "curves.csv"
 
 
 @dataclass(frozen=True)
@@ -38,13 +38,21 @@ class MinAtarResult:
     """Mean return of the training episodes that ended in each window; NaN where none did."""
     returns: np.ndarray
     """Returns of 100 episodes after training."""
-    run: str = ""
-    """Name of its directory in the store."""
 
     @property
     def final(self) -> float:
         """Mean of `returns`."""
         return float(self.returns.mean())
+
+    @property
+    def spread(self) -> float:
+        """Their standard deviation."""
+        return float(self.returns.std())
+
+    @property
+    def listed(self) -> str:
+        """All of them."""
+        return " ".join(f"{x:g}" for x in self.returns)
 
     @property
     def late(self) -> float:
@@ -53,30 +61,14 @@ class MinAtarResult:
         return float(np.nanmean(curve)) if np.isfinite(curve).any() else 0.0
 
 
-def load_result(path: Path, seed: int, spec: RunSpec) -> MinAtarResult:
-    """Read a stored run."""
-    contents = checkpoint.read(path)
-    episodes = contents.meta["episodes"]
-    ends = np.linspace(0, spec.steps, WINDOWS + 1)[1:]
-    window = np.searchsorted(ends, [e["step"] for e in episodes])
-    total = np.bincount(window, [e["return"] for e in episodes], WINDOWS)[:WINDOWS]
+def load_result(run: FinishedRun) -> MinAtarResult:
+    """Read a finished run."""
+    ends = np.linspace(0, run.spec.steps, WINDOWS + 1)[1:]
+    window = np.searchsorted(ends, [e["step"] for e in run.episodes])
+    total = np.bincount(window, [e["return"] for e in run.episodes], WINDOWS)[:WINDOWS]
     count = np.bincount(window, minlength=WINDOWS)[:WINDOWS]
     curve = np.divide(total, count, out=np.full(WINDOWS, np.nan), where=count > 0)
-    return MinAtarResult(seed, ends, curve, contents.group("final")["returns"], path.parent.name)
-
-
-def recall(directory: Path) -> dict[tuple[str, int], MinAtarResult]:
-    """Read what `analyse` wrote."""
-    curves: dict[tuple[str, int], list[tuple[float, float]]] = {}
-    for row in tables.read_csv(directory / CURVES):
-        point = (float(row["step"]), float(row["mean_return"] or "nan"))
-        curves.setdefault((f"{row['game']} | {row['agent']}", int(row["seed"])), []).append(point)
-    careers = {}
-    for row in tables.read_csv(directory / FINAL):
-        key = (f"{row['game']} | {row['agent']}", int(row["seed"]))
-        ends, curve = np.array(curves[key]).T
-        careers[key] = MinAtarResult(key[1], ends, curve, np.array(row["returns"].split(), float), row["run"])
-    return careers
+    return MinAtarResult(run.seed, ends, curve, run.final.returns)
 
 
 def games_of(options: Options) -> list[str]:
@@ -104,9 +96,9 @@ def cells(options: Options) -> list[Cell]:
     settings: dict[str, Any] = {"update_interval": interval_of(options)}
     if options.quick:
         settings |= {"start_steps": 1000, "n_quantiles": 16, "memory_size": 10_000}
-    record = {"record_every": max(1000, options.steps // 100)}
+    run = {"record_every": max(1000, options.steps // 100), "final_episodes": 100}
     return [
-        Cell(f"{game} | {agent}", agent, settings | exploration(agent, options), {}, f"minatar/{game}", None, record)
+        Cell(f"{game} | {agent}", agent, f"minatar/{game}", settings | exploration(agent, options), run_options=run)
         for game in games_of(options)
         for agent in agents_of(options)
     ]
@@ -124,32 +116,14 @@ def exploration(agent: str, options: Options) -> dict[str, Any]:
 def analyse(results: Results, options: Options) -> str:
     """Figure, tables and report."""
     draw(results, options)
-    runs = [(*label.split(" | "), run) for label, found in results.items() for run in found]
-    tables.write_csv(
-        options.out / FINAL,
-        ["game", "agent", "seed", "run", "mean_return", "std_return", "returns"],
-        [
-            [
-                game,
-                agent,
-                c.seed,
-                c.run,
-                f"{c.final:.3f}",
-                f"{c.returns.std():.3f}",
-                " ".join(f"{x:g}" for x in c.returns),
-            ]
-            for game, agent, c in runs
-        ],
-    )
-    tables.write_csv(
-        options.out / CURVES,
-        ["game", "agent", "seed", "step", "mean_return"],
-        [
-            [game, agent, c.seed, int(step), "" if np.isnan(mean) else f"{mean:.3f}"]
-            for game, agent, c in runs
-            for step, mean in zip(c.ends, c.curve, strict=True)
-        ],
-    )
+    columns = {
+        "seed": "{0.seed}",
+        "mean_return": "{0.final:.3f}",
+        "std_return": "{0.spread:.3f}",
+        "returns": "{0.listed}",
+    }
+    write_runs(options.out / "final.csv", results, columns, HEAD)
+    write_curves(options.out / "curves.csv", results, "ends", {"mean_return": "curve:.3f"}, HEAD)
     interval = interval_of(options)
     rate = (
         "an update at every step" if interval == 1 else f"**an update every {interval} steps instead of at every one**"
@@ -177,30 +151,31 @@ above 0, *contradicted* if below, *inconclusive* otherwise.
 
 {claims(results, options)}
 
-{"Rainbow has prioritised replay of three steps, so it runs in the Gymnasium loop, which is slower, on the same environment. " if "rainbow" in agents_of(options) else ""}Raw data: `{FINAL}`, `{CURVES}`; `tremble study minatar --reuse-results` of this directory goes on from them.
+{"Rainbow has prioritised replay of three steps, so it runs in the Gymnasium loop, which is slower, on the same environment. " if "rainbow" in agents_of(options) else ""}Raw data: `final.csv`, `curves.csv`.
 """
 
 
 def score_table(results: Results, options: Options, which: str) -> str:
     """Mean of a score (`final` or `late`) with its interval, for every agent on every game."""
     games = games_of(options)
-    rows = []
-    for agent in agents_of(options):
-        scores = [[getattr(run, which) for run in results[f"{game} | {agent}"]] for game in games]
-        rows.append([figures.name_of(agent), *[mean_interval(x, between=NOT_NEGATIVE).text(2) for x in scores]])
+    rows = [
+        [
+            figures.name_of(agent),
+            *(over_seeds(results[f"{game} | {agent}"], which, NOT_NEGATIVE).text(2) for game in games),
+        ]
+        for agent in agents_of(options)
+    ]
     return tables.markdown(["agent", *games], rows)
 
 
 def leads(results: Results, options: Options) -> dict[str, list[Interval]]:
     """PQR's final score minus a rival's, seed by seed, on each game; for each chosen rival."""
-    agents = agents_of(options)
-
-    def lead(game: str, rival: str) -> Interval:
-        ours, theirs = ({c.seed: c.final for c in results[f"{game} | {agent}"]} for agent in ("pqr", rival))
-        return difference_interval(ours, theirs)
-
-    chosen = [rival for rival in RIVALS if rival in agents and "pqr" in agents]
-    return {rival: [lead(game, rival) for game in games_of(options)] for rival in chosen}
+    agents, games = agents_of(options), games_of(options)
+    return {
+        rival: [difference(results[f"{game} | pqr"], results[f"{game} | {rival}"], "final") for game in games]
+        for rival in RIVALS
+        if rival in agents and "pqr" in agents
+    }
 
 
 def claims(results: Results, options: Options) -> str:
@@ -218,23 +193,16 @@ def claims(results: Results, options: Options) -> str:
 def draw(results: Results, options: Options) -> None:
     """One panel per game."""
     games, agents = games_of(options), agents_of(options)
-    figure, axes = figures.new(1, len(games), 4.2 * len(games) + 1, 3.8)
-    for axis, game in zip(np.atleast_1d(axes), games, strict=True):
+    figure, axes = figures.new(1, len(games), 4.2 * len(games) + 1, 3.8, squeeze=False)
+    for axis, game in zip(axes[0], games, strict=True):
         for number, agent in enumerate(agents):
-            careers = results[f"{game} | {agent}"]
-            curves = np.stack([c.curve for c in careers])
-            ended = np.isfinite(curves).any(0)
-            steps, mean = careers[0].ends[ended], np.nanmean(curves[:, ended], 0)
+            runs, look = results[f"{game} | {agent}"], figures.COLOURS.get(agent)
             # Later curves are thinner, so that curves that coincide are all visible.
             width = 3.2 - 1.6 * number / len(agents)
-            colour, name = figures.COLOURS.get(agent), figures.name_of(agent)
-            (line,) = axis.plot(steps, mean, color=colour, label=name, linewidth=width)
-            if len(careers) > 1:
-                axis.plot(careers[0].ends, curves.T, color=line.get_color(), alpha=0.3, linewidth=0.8)
+            draw_seeds(axis, runs[0].ends, values(runs, "curve"), look, label=figures.name_of(agent), width=width)
         axis.set(title=game.replace("_", " "), xlabel="steps")
-        figures.thousands(axis.xaxis)
-    np.atleast_1d(axes)[0].set_ylabel("mean return of training episodes")
-    np.atleast_1d(axes)[0].legend(fontsize=8)
+    axes[0][0].set_ylabel("mean return of training episodes")
+    axes[0][0].legend(fontsize=8)
     figures.save(figure, options.out / "curves")
 
 
@@ -248,6 +216,5 @@ STUDY = Study(
     steps=1_000_000,
     quick_steps=4_000,
     load=load_result,
-    reuse_results=recall,
     choices={"games": DEFAULT_GAMES, "agents": AGENTS, "update_interval": 1},
 )

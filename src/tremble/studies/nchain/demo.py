@@ -9,11 +9,12 @@ import numpy as np
 
 from tremble.report import figures
 from tremble.studies.illustrations import figures as illustrate
-from tremble.studies.kit import Cell, Options, Results, Study
+from tremble.studies.kit import Options, Results, Study
 from tremble.studies.nchain import counts as nchain_counts
 from tremble.studies.nchain import returns as nchain_returns
 from tremble.studies.nchain.result import load_result
 from tremble.studies.nchain.settings import AGENTS, main_cells
+from tremble.sweep_records import Cell
 
 RATE = 1e-3
 """With the paper's learning rate, 5e-5, values have not converged after 20,000 steps."""
@@ -26,7 +27,7 @@ never, so ten seeds do not show which agent is better."""
 
 def cells(options: Options) -> list[Cell]:
     """The four agents at a learning rate at which every seed learns."""
-    return [Cell(agent, agent, {"learning_rate": RATE}) for agent in AGENTS]
+    return [Cell(agent, agent, agent_options={"learning_rate": RATE}) for agent in AGENTS]
 
 
 def summary(results: Results) -> str:

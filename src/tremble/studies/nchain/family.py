@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tremble.presets import PRESETS, make
 from tremble.report import figures, tables
-from tremble.report.statistics import (
-    NOT_NEGATIVE,
-    Direction,
-    Interval,
-    difference_interval,
-    direction,
-    mean_interval,
-)
+from tremble.report.statistics import NOT_NEGATIVE, Direction, Interval, direction
 from tremble.settings import describe
-from tremble.studies.kit import Cell, Options, Results, Study, seconds_of, seed_count, stored
-from tremble.studies.nchain.result import COLUMNS, NChainResult, count_by_seed, count_interval, load_result
+from tremble.studies.kit import Options, Results, Study, collect, search_of
+from tremble.studies.nchain.result import COLUMNS, count_interval, load_result
+from tremble.studies.parts import difference, error_bar, over_seeds, seed_count, values, write_runs
+from tremble.sweep_records import Cell
+from tremble.sweeps.finished_run import FinishedRun
 
 RATES = (5e-5, 2e-4, 1e-3)
 """Candidate learning rates; the first is the paper's."""
@@ -38,9 +34,9 @@ EFFECTS: dict[Direction, str] = {
     "above": "**helps**",
     "below": "**hurts**",
     "undecided": "no difference shown",
-    "no verdict": "no verdict",
 }
 """By where the interval of the difference lies."""
+HEAD = ("agent", "learning_rate")
 SHADES = {1: "#2a6f97", -1: "#d1495b", 0: "#6b7280"}
 """Colours in the figure, by its sign."""
 QUICK = ("dqn", "qrdqn", "pqr", "c51", "pqr_c51", "prioritised_dqn")
@@ -67,7 +63,7 @@ def settings(name: str) -> dict[str, Any]:
 
 def candidate(name: str, rate: float, label: str | None = None) -> Cell:
     """An agent with a learning rate."""
-    return Cell(label or f"{name} | {rate:g}", name, settings(name) | {"learning_rate": rate})
+    return Cell(label or f"{name} | {rate:g}", name, agent_options=settings(name) | {"learning_rate": rate})
 
 
 def search_cells(options: Options) -> list[Cell]:
@@ -75,31 +71,37 @@ def search_cells(options: Options) -> list[Cell]:
     return [candidate(name, rate) for name in agents(options) for rate in (RATES[1:] if options.quick else RATES)]
 
 
-def searched(options: Options) -> dict[str, dict[float, list[NChainResult]]]:
-    """Finished runs of the search, by agent and rate."""
-    seeds = range(FIRST_SEARCH_SEED, FIRST_SEARCH_SEED + SEARCH_SEEDS)
-    found: dict[str, dict[float, list[NChainResult]]] = {name: {} for name in agents(options)}
-    for cell in search_cells(options):
-        specs = [cell.spec(seed, options.steps) for seed in seeds]
-        places = [(stored(options.store, spec), spec) for spec in specs]
-        runs = [load_result(path, spec.seed, spec) for path, spec in places if path.exists()]
-        if runs:
-            found[cell.agent][cell.agent_options["learning_rate"]] = runs
-    return found
+class Tried(NamedTuple):
+    """A run of the search."""
+
+    seed: int
+    count: int
+
+
+def load_count(run: FinishedRun) -> Tried:
+    """Optimal actions of a finished run."""
+    return Tried(run.seed, int(run.log["optimal"].sum()))
+
+
+def searched(options: Options) -> Results:
+    """Finished runs of the search."""
+    return {label: runs for label, runs in collect(*search_of(STUDY, options)).items() if runs}
 
 
 def chosen(options: Options) -> dict[str, float]:
     """The rate with most optimal actions on the seeds of the search (ties: the lowest); the paper's without a search."""
-    best = {}
-    for name, by_rate in searched(options).items():
-        counts = {rate: float(np.mean([run.count for run in runs])) for rate, runs in sorted(by_rate.items())}
-        best[name] = max(counts, key=lambda rate: counts[rate]) if counts else RATES[0]
-    return best
+    found = {
+        tuple(label.split(" | ")): float(np.mean(values(runs, "count"))) for label, runs in searched(options).items()
+    }
+
+    def merit(name: str, rate: float) -> tuple[float, float]:
+        return found.get((name, f"{rate:g}"), -1.0), -rate
+
+    return {name: max(RATES, key=lambda rate: merit(name, rate)) for name in agents(options)}
 
 
-def one_rate(options: Options) -> dict[tuple[str, str], str]:
+def partners(rates: dict[str, float]) -> dict[tuple[str, str], str]:
     """By pair, the label of the cell in which the second agent has the rate of the first."""
-    rates = chosen(options)
     return {
         (one, other): other if rates[one] == rates[other] else f"{other} at {rates[one]:g}"
         for one, other in pairs()
@@ -110,16 +112,8 @@ def one_rate(options: Options) -> dict[tuple[str, str], str]:
 def cells(options: Options) -> list[Cell]:
     """Every agent with its chosen rate, and the second agent of each pair with the rate of the first if they differ."""
     rates = chosen(options)
-    family = [candidate(name, rates[name], label=name) for name in agents(options)]
-    partners = [
-        candidate(other, rates[one], label=cell) for (one, other), cell in one_rate(options).items() if cell != other
-    ]
-    return family + partners
-
-
-def is_distributional(name: str) -> bool:
-    """Whether the agent predicts a distribution."""
-    return type(make(name).representation).__name__ != "Expected"
+    further = [candidate(other, rates[one], label) for (one, other), label in partners(rates).items() if label != other]
+    return [candidate(name, rates[name], name) for name in agents(options)] + further
 
 
 def colour(name: str) -> str:
@@ -132,23 +126,17 @@ def draw(results: Results, own_rates: dict[str, Interval], one_rate: list[Interv
 
     Differences at one rate are coloured by sign; those with each agent at its own rate are grey, above them.
     """
-    ranked = sorted(results, key=lambda name: np.mean([run.count for run in results[name]]))
+    ranked = sorted(results, key=lambda name: np.mean(values(results[name], "count")))
     figure, (left, right) = figures.new(1, 2, 11.5, 0.29 * len(ranked) + 1.6, width_ratios=[3, 2])
-
-    def bar(axis: Any, interval: Interval, row: float, shade: str) -> None:
-        error = [[length] for length in interval.errors]
-        axis.errorbar(interval.estimate, row, xerr=error, fmt="o", capsize=3, markersize=5, color=shade)
-
     for row, name in enumerate(ranked):
-        counts = [run.count for run in results[name]]
+        counts = values(results[name], "count")
         left.scatter(counts, [row] * len(counts), s=12, color=colour(name), alpha=0.35, linewidths=0)
-        if len(counts) > 1:
-            bar(left, count_interval(results[name], options.steps), row, colour(name))
+        error_bar(left, count_interval(results[name], options.steps), row, colour(name), across=True)
     left.set_yticks(range(len(ranked)), ranked)
     left.set(title="Optimal actions: seeds, mean, 95 %", xlim=(0, options.steps))
     for row, (own, at_one) in enumerate(reversed(list(zip(own_rates.values(), one_rate, strict=True)))):
-        bar(right, own, row + 0.14, "#b6bcc6")
-        bar(right, at_one, row - 0.14, SHADES[at_one.sign])
+        error_bar(right, own, row + 0.14, "#b6bcc6", across=True)
+        error_bar(right, at_one, row - 0.14, SHADES[at_one.sign], across=True)
     right.axvline(0, color="#111111", linewidth=0.8)
     right.set_yticks(range(len(own_rates)), list(reversed(own_rates)))
     title = "What the randomised criterion adds:\nboth at one rate (pale: each at its own)"
@@ -156,37 +144,6 @@ def draw(results: Results, own_rates: dict[str, Interval], one_rate: list[Interv
     for axis in (left, right):
         figures.thousands(axis.xaxis)
     figures.save(figure, options.out / "family")
-
-
-def write_data(results: Results, options: Options) -> None:
-    """Counts of every run, of the study and of the search."""
-    rows = []
-    for cell in cells(options):
-        for run in results[cell.label]:
-            *numbers, w2 = run.row()
-            shown = w2 if is_distributional(cell.agent) else ""
-            rows.append([cell.agent, cell.agent_options["learning_rate"], *numbers, shown])
-    tables.write_csv(options.out / "family.csv", ["agent", "learning_rate", *COLUMNS], rows)
-    tables.write_csv(
-        options.out / "search.csv",
-        ["agent", "learning_rate", "seed", "optimal_count"],
-        [
-            [name, rate, run.seed, run.count]
-            for name, by_rate in searched(options).items()
-            for rate, runs in by_rate.items()
-            for run in runs
-        ],
-    )
-
-
-def seconds(options: Options) -> dict[str, float]:
-    """Mean processor time of a run of each agent that was measured."""
-    taken = {}
-    for cell in cells(options):
-        measured = seconds_of(options.store, [cell.spec(seed, options.steps) for seed in range(options.seeds)])
-        if measured:
-            taken[cell.label] = float(np.mean(measured))
-    return taken
 
 
 def tally(own_rates: Sequence[Interval], one_rate: Sequence[Interval]) -> str:
@@ -199,42 +156,38 @@ of the first. """
 
 def analyse(results: Results, options: Options) -> str:
     """Figures, data and report."""
-    rates, taken = chosen(options), seconds(options)
-    write_data(results, options)
-    tables.write_csv(options.out / "seconds.csv", ["agent", "seconds"], [[k, f"{v:.1f}"] for k, v in taken.items()])
-    counts = {name: count_by_seed(runs) for name, runs in results.items()}
-    partners = one_rate(options)
-    differences = {f"{a} − {b}": difference_interval(counts[a], counts[b]) for a, b in partners}
-    alike = [difference_interval(counts[a], counts[b]) for (a, _), b in partners.items()]
+    rates = chosen(options)
+    alike, everything = partners(rates), searched(options)
+    write_runs(options.out / "search.csv", everything, {n: COLUMNS[n] for n in ("seed", "optimal_count")}, HEAD)
+    write_runs(
+        options.out / "family.csv",
+        {f"{c.agent} | {c.agent_options['learning_rate']}": results[c.label] for c in cells(options)},
+        COLUMNS,
+        HEAD,
+    )
+    own = {f"{a} − {b}": difference(results[a], results[b], "count") for a, b in alike}
+    at_one = [difference(results[a], results[label], "count") for (a, _), label in alike.items()]
     results = {name: results[name] for name in agents(options)}
-    draw(results, differences, alike, options)
+    draw(results, own, at_one, options)
     rows = []
-    for name in sorted(results, key=lambda n: -np.mean(list(counts[n].values()))):
-        values, w2 = counts[name].values(), mean_interval([run.w2_left for run in results[name]], between=NOT_NEGATIVE)
-        rows.append(
-            [
-                f"`{name}`",
-                f"{rates[name]:g}",
-                count_interval(results[name], options.steps).text(),
-                f"{min(values):,} … {max(values):,}",
-                w2.text(2) if is_distributional(name) else "",
-                f"{taken[name]:.0f}" if name in taken else "",
-            ]
-        )
+    for name in sorted(results, key=lambda n: -np.mean(values(results[n], "count"))):
+        runs, counts = results[name], values(results[name], "count")
+        w2 = over_seeds(runs, "w2_left", NOT_NEGATIVE).text(2) if runs[0].w2_text else ""
+        spread, seconds = f"{min(counts):,} … {max(counts):,}", f"{np.mean(values(runs, 'seconds')):.0f}"
+        rows.append([f"`{name}`", f"{rates[name]:g}", count_interval(runs, options.steps).text(), spread, w2, seconds])
 
-    def effect(interval: Interval) -> str:
-        return EFFECTS[direction(interval, quick=options.quick)]
+    def judged(interval: Interval) -> list[str]:
+        return [interval.text(), EFFECTS.get(direction(interval, quick=options.quick), "no verdict")]
 
     verdicts = [
-        [own, ours.text(), effect(ours), f"{rates[agent]:g}", at_one.text(), effect(at_one)]
-        for (agent, _), (own, ours), at_one in zip(partners, differences.items(), alike, strict=True)
+        [name, *judged(ours), f"{rates[agent]:g}", *judged(both)]
+        for (agent, _), (name, ours), both in zip(alike, own.items(), at_one, strict=True)
     ]
-    by_rate = Counter(rates.values())
-    searched_seeds = sorted({len(runs) for found in searched(options).values() for runs in found.values()})
+    by_rate, seeds = Counter(rates.values()), sorted({len(runs) for runs in everything.values()})
     return f"""# The whole family on N-Chain
 
 Every preset with the paper's N-Chain column, {options.steps:,} steps, {seed_count(results)} seeds from 0. The learning rate of each agent is the one of {", ".join(f"{r:g}" for r in RATES)} with most
-optimal actions on {"–".join(map(str, searched_seeds)) or "no"} other seeds (from {FIRST_SEARCH_SEED:,}); it was chosen {", ".join(f"{by_rate[r]} times {r:g}" for r in RATES)}. Sizes: 32 quantiles, 51 categories on
+optimal actions on {"–".join(map(str, seeds)) or "no"} other seeds (from {FIRST_SEARCH_SEED:,}); it was chosen {", ".join(f"{by_rate[r]} times {r:g}" for r in RATES)}. Sizes: 32 quantiles, 51 categories on
 [−4, 16], which covers the returns, 8 sampled levels (16 to choose), 16 fractions, 16 particles. Agents with prioritised or n-step replay run on the host loop, all others inside XLA.
 
 ![family](family.png)
@@ -248,10 +201,10 @@ Each pair shares its representation, its sizes and its seeds; one explores by PQ
 the difference, taken seed by seed, lies above 0; *hurts*: below.
 
 {tables.markdown(["difference in optimal actions", "each at its own rate [95 %]", "verdict", "rate", "both at this rate [95 %]", "verdict"], verdicts)}
-{"" if options.quick else tally(list(differences.values()), alike)}The second comparison is the safer one: single seeds at the lowest rate lie anywhere between almost no optimal actions and almost only optimal ones, so that a rate chosen by two seeds may be
+{"" if options.quick else tally(list(own.values()), at_one)}The second comparison is the safer one: single seeds at the lowest rate lie anywhere between almost no optimal actions and almost only optimal ones, so that a rate chosen by two seeds may be
 chosen by luck. No correction is made for looking at several pairs: at 95 %, one in twenty is expected to be wrong.
 
-Raw data: `family.csv`, `search.csv`, `seconds.csv`.
+Raw data: `family.csv`, `search.csv`.
 """
 
 
@@ -263,7 +216,7 @@ SEARCH = Study(
     seeds=SEARCH_SEEDS,
     quick_seeds=1,
     first_seed=FIRST_SEARCH_SEED,
-    load=load_result,
+    load=load_count,
 )
 STUDY = Study(
     "nchain-family",

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tremble.report import figures, tables
-from tremble.report.statistics import Interval, Verdict, difference_interval, verdict
-from tremble.studies.kit import Cell, Options, Results, Study, seed_count
-from tremble.studies.nchain.counts import minus
-from tremble.studies.nchain.result import count_by_seed, count_interval, load_result
-from tremble.studies.nchain.settings import AGENTS, CLAIMS, published
-from tremble.training.spec import RunSpec
+from tremble.report.statistics import Interval, Verdict, verdict
+from tremble.studies.kit import Options, Results, Study
+from tremble.studies.nchain.result import COLUMNS, NChainResult, count_interval, load_result
+from tremble.studies.nchain.settings import AGENTS, CLAIMS, minus, published
+from tremble.studies.parts import difference, seed_count, write_runs
+from tremble.sweep_records import Cell
 
 READINGS: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[str, ...]]] = {
     "default": ({}, {}, AGENTS),
@@ -46,37 +44,6 @@ MARKED: dict[Verdict, tuple[str, str]] = {
 """Form of a number in a table, and colour in the figure."""
 KINDS = tuple(kind for kind in MARKED if kind != "no verdict")
 AS_DEFAULT = "as default"
-DATA = "readings.csv"
-
-
-@dataclass(frozen=True)
-class ReadingResult:
-    """Counts and final distance of one run."""
-
-    seed: int
-    run: str
-    """Name of its directory in the store."""
-    count: int
-    """Optimal actions."""
-    left_count: int
-    w2_left: float
-    """Final W2 between the learned return of (s2, left) and the truth."""
-
-
-def load(path: Path, seed: int, spec: RunSpec) -> ReadingResult:
-    """Read a stored run."""
-    outcome = load_result(path, seed, spec)
-    return ReadingResult(seed, path.parent.name, outcome.count, outcome.left_count, outcome.w2_left)
-
-
-def recall(directory: Path) -> dict[tuple[str, int], ReadingResult]:
-    """Read what `analyse` wrote."""
-    return {
-        (row["cell"], int(row["seed"])): ReadingResult(
-            int(row["seed"]), row["run"], int(row["optimal_count"]), int(row["left_count"]), float(row["w2_left"])
-        )
-        for row in tables.read_csv(directory / DATA)
-    }
 
 
 Differences = dict[str, dict[tuple[str, str], tuple[Interval, Verdict]]]
@@ -86,14 +53,14 @@ Differences = dict[str, dict[tuple[str, str], tuple[Interval, Verdict]]]
 def cells(options: Options) -> list[Cell]:
     """All readings, then the controls."""
     found = [
-        Cell(f"{reading} | {agent}", agent, agent_options, env_options)
+        Cell(f"{reading} | {agent}", agent, agent_options=agent_options, env_options=env_options)
         for reading, (agent_options, env_options, agents) in READINGS.items()
         for agent in agents
     ]
-    return found + [Cell(f"control: {name} | qrdqn", "qrdqn", change) for name, change in CONTROLS.items()]
+    return found + [Cell(f"control: {name} | qrdqn", "qrdqn", agent_options=x) for name, x in CONTROLS.items()]
 
 
-def runs_of(results: Results, reading: str, agent: str) -> list[ReadingResult]:
+def runs_of(results: Results, reading: str, agent: str) -> list[NChainResult]:
     """Runs under a reading; the default ones for an agent that it does not affect."""
     return results.get(f"{reading} | {agent}", results[f"default | {agent}"])
 
@@ -104,9 +71,9 @@ def compare(results: Results, options: Options) -> Differences:
     for reading, (_, _, affected) in READINGS.items():
         for first, second in CLAIMS:
             if first in affected or second in affected:
-                one, other = (count_by_seed(runs_of(results, reading, agent)) for agent in (first, second))
-                ours, theirs = difference_interval(one, other), published(first) - published(second)
-                found[reading][first, second] = ours, verdict(ours, theirs, quick=options.quick)
+                ours = difference(*(runs_of(results, reading, agent) for agent in (first, second)), "count")
+                said = verdict(ours, published(first) - published(second), quick=options.quick)
+                found[reading][first, second] = ours, said
     return found
 
 
@@ -133,17 +100,13 @@ def draw(differences: Differences, options: Options) -> None:
 
 def count_table(results: Results, steps: int) -> str:
     """Mean count of every agent under every reading."""
-    rows = [
-        [
-            reading,
-            *[
-                count_interval(runs_of(results, reading, a), steps).text() if a in affected else AS_DEFAULT
-                for a in AGENTS
-            ],
-        ]
-        for reading, (_, _, affected) in READINGS.items()
-    ]
-    return tables.markdown(["reading", *[figures.NAMES[a] for a in AGENTS]], rows)
+
+    def cell(reading: str, agent: str) -> str:
+        runs = results.get(f"{reading} | {agent}")
+        return AS_DEFAULT if runs is None else count_interval(runs, steps).text()
+
+    rows = [[reading, *(cell(reading, agent) for agent in AGENTS)] for reading in READINGS]
+    return tables.markdown(["reading", *(figures.NAMES[a] for a in AGENTS)], rows)
 
 
 def verdict_table(differences: Differences) -> str:
@@ -167,11 +130,11 @@ def difference_table(differences: Differences) -> str:
 
 def control_table(results: Results, steps: int) -> str:
     """QR-DQN with other amounts of exploration, and PQR's difference from each."""
-    pqr = count_by_seed(results["default | pqr"])
     controls = {"the paper's: to 0.01 over 2.5k": results["default | qrdqn"]}
     controls |= {name: results[f"control: {name} | qrdqn"] for name in CONTROLS}
+    pqr = results["default | pqr"]
     rows = [
-        [name, count_interval(runs, steps).text(), difference_interval(pqr, count_by_seed(runs)).text()]
+        [name, count_interval(runs, steps).text(), difference(pqr, runs, "count").text()]
         for name, runs in controls.items()
     ]
     return tables.markdown(["epsilon", "QR-DQN's count", "PQR (default) − this"], rows)
@@ -181,11 +144,7 @@ def analyse(results: Results, options: Options) -> str:
     """Figure, tables and report."""
     differences = compare(results, options)
     draw(differences, options)
-    tables.write_csv(
-        options.out / DATA,
-        ["cell", "seed", "run", "optimal_count", "left_count", "w2_left"],
-        [[c, o.seed, o.run, o.count, o.left_count, f"{o.w2_left:.5f}"] for c in results for o in results[c]],
-    )
+    write_runs(options.out / "readings.csv", results, COLUMNS)
     return f"""# Which orderings hold under other readings of the paper
 
 {options.steps:,} steps; {seed_count(results)} seeds in each cell (of {options.seeds} asked for); one factor changed at a time.
@@ -209,7 +168,7 @@ Bold: reproduced. Plain: not reproduced. In brackets: inconclusive.
 ## Controls: QR-DQN with other amounts of epsilon-greedy exploration
 
 {control_table(results, options.steps)}
-Raw data: `{DATA}`; `tremble study nchain-readings --reuse-results` of this directory goes on from them.
+Raw data: `readings.csv`.
 """
 
 
@@ -219,6 +178,5 @@ STUDY = Study(
     cells,
     analyse,
     seeds=30,
-    load=load,
-    reuse_results=recall,
+    load=load_result,
 )

@@ -1,27 +1,33 @@
-"""The numbers that the N-Chain studies read from a stored run."""
+"""The numbers that the N-Chain studies read from a run, and what they all say about counts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tremble.report.statistics import Interval, mean_interval
-from tremble.training import checkpoint
-from tremble.training.spec import RunSpec
+from tremble.core import RandomStream, stream_key
+from tremble.report.statistics import Interval
+from tremble.representations import Expected
+from tremble.studies.parts import over_seeds
+from tremble.sweeps.finished_run import FinishedRun
 from tremble.worlds.gaussian_mixture import GaussianMixture
 from tremble.worlds.nchain import LEFT, NChain
 
-COLUMNS = ["seed", "optimal_count", "left_count", "w2_left"]
-"""Columns of raw data, made by `NChainResult.row`."""
+COLUMNS = {
+    "seed": "{0.seed}",
+    "optimal_count": "{0.count}",
+    "left_count": "{0.left_count}",
+    "w2_left": "{0.w2_text}",
+}
+"""Of raw data (`parts.write_runs`)."""
 
 
 @dataclass(frozen=True)
 class NChainResult:
-    """Counts of actions and predicted distributions of one run."""
+    """Counts of actions and the predicted distributions of one run."""
 
     seed: int
     steps: np.ndarray
@@ -31,13 +37,12 @@ class NChainResult:
     left: np.ndarray
     """Actions `left` up to each record."""
     atoms: np.ndarray
-    """Predicted return at the start state, ``[records, actions, quantiles]``; runs in the Gymnasium loop have the last record only."""
-    scores: np.ndarray
-    """Scores of the criterion there, ``[records, actions]``; empty for runs in the Gymnasium loop."""
+    """Return predicted at the start state in the end, ``[actions, quantiles]``."""
     w2_left: float
-    """Final W2 between the predicted and the true return of (s2, left)."""
+    """W2 between the predicted and the true return of (s2, left); NaN if only a mean is predicted."""
     env: NChain
     gamma: float
+    run: FinishedRun | None = None
 
     @property
     def count(self) -> int:
@@ -49,42 +54,36 @@ class NChainResult:
         """Actions `left` over the whole run."""
         return int(self.left[-1])
 
-    def row(self) -> list[Any]:
-        """The cells of `COLUMNS`."""
-        return [self.seed, self.count, self.left_count, f"{self.w2_left:.5f}"]
+    @property
+    def w2_text(self) -> str:
+        """As raw data have it."""
+        return "" if np.isnan(self.w2_left) else f"{self.w2_left:.5f}"
+
+    @property
+    def seconds(self) -> float:
+        """Processor time."""
+        return float("nan") if self.run is None else self.run.seconds
 
     def truth(self, action: int) -> GaussianMixture:
         """The return of walking straight on in the direction of a first action."""
         return self.env.committed_return(self.env.start, action, self.gamma)
 
 
-def load_result(path: Path, seed: int, spec: RunSpec) -> NChainResult:
-    """Read a stored run."""
-    contents = checkpoint.read(path)
-    log, snapshots = contents.group("log"), contents.group("snapshots")
-    steps = np.array([int(row["step"]) for row in contents.meta["rows"]])
-    agent, env = spec.build()
+def load_result(run: FinishedRun) -> NChainResult:
+    """Read a finished run. In the Gymnasium loop there are no snapshots: the trained agent predicts."""
+    log, atoms = run.log, run.snapshots.get("atoms")
+    agent, env = run.spec.build()
     assert isinstance(env, NChain)
-    gamma = float(agent.gamma)
-    truth = env.committed_return(env.start, LEFT, gamma)
-    return NChainResult(
-        seed,
-        steps,
-        np.cumsum(log["optimal"], dtype=np.int64)[steps - 1],
-        np.cumsum(log["action"] == LEFT, dtype=np.int64)[steps - 1],
-        snapshots["atoms"],
-        snapshots.get("scores", np.zeros((0, env.n_actions))),
-        truth.w2(snapshots["atoms"][-1, LEFT]),
-        env,
-        gamma,
-    )
+    if atoms is None:
+        start = np.asarray(env.observe(env.reset(stream_key(run.seed, RandomStream.RESET))))
+        atoms = np.asarray(run.agent().distribution(start).equal_atoms())[None]
+    steps, gamma = np.array([int(row["step"]) for row in run.rows]), float(agent.gamma)
+    optimal, left = (np.cumsum(taken, dtype=np.int64)[steps - 1] for taken in (log["optimal"], log["action"] == LEFT))
+    distributional = not isinstance(agent.representation, Expected)
+    w2 = env.committed_return(env.start, LEFT, gamma).w2(atoms[-1, LEFT]) if distributional else np.nan
+    return NChainResult(run.seed, steps, optimal, left, atoms[-1], w2, env, gamma, run)
 
 
-def count_by_seed(runs: Iterable[Any]) -> dict[int, int]:
-    """Optimal actions of each run."""
-    return {run.seed: run.count for run in runs}
-
-
-def count_interval(runs: Iterable[Any], steps: int) -> Interval:
-    """Their mean over runs of so many steps."""
-    return mean_interval([run.count for run in runs], between=(0, steps))
+def count_interval(runs: Sequence[Any], steps: int) -> Interval:
+    """Mean over seeds of the optimal actions in so many steps."""
+    return over_seeds(runs, "count", between=(0, steps))

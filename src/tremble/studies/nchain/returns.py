@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from tremble.report import figures, tables
 from tremble.report.statistics import NOT_NEGATIVE, density, mean_interval
 from tremble.studies.kit import Options, Results, Study
-from tremble.studies.nchain.result import load_result
+from tremble.studies.nchain.result import NChainResult, load_result
 from tremble.studies.nchain.settings import AGENTS, main_cells
 from tremble.worlds.nchain import LEFT, RIGHT
 
@@ -19,41 +21,43 @@ def draw(results: Results, options: Options, seed: int) -> None:
     end = results[AGENTS[0]][0].steps[-1]
     times = [int(end * share) for share in (0.125, 0.25, 0.5, 0.75, 1.0)]
     figure, axes = figures.new(len(AGENTS), len(times), 13, 8.5, sharex=True)
-    grid = np.linspace(2.5, 12.0, 700)
-    for row, agent in enumerate(AGENTS):
-        outcome = results[agent][seed]
-        scored = () if agent == "qrdqn" else ACTIONS
-        for column, time in enumerate(times):
-            axis, at = axes[row][column], int(np.argmin(np.abs(outcome.steps - time)))  # the nearest record
-            scores, top = outcome.scores[at], 0.0
-            for action, name in ACTIONS:
-                colour = figures.COLOURS[name]
-                # Densities are drawn on a root scale: the truth of the left end is twenty times as high as the rest.
-                truth = np.sqrt(outcome.truth(action).pdf(grid))
-                curve = np.sqrt(density(outcome.atoms[at, action], grid, 0.05))
-                axis.plot(grid, truth, "--", color=colour, linewidth=1.0, alpha=0.8)
-                axis.fill_between(grid, curve, color=colour, alpha=0.18, linewidth=0)
-                axis.plot(grid, curve, color=colour, linewidth=1.8)
-                top = max(top, float(curve.max()), float(truth.max()))
-            for action, name in scored:
-                score, colour = float(scores[action]), figures.COLOURS[name]
-                marker = ">" if score > grid[-1] else "<" if score < grid[0] else "o"
-                face = colour if score == scores.max() else "white"
-                x = np.clip(score, grid[0], grid[-1])
-                axis.plot(x, -0.09 * top, marker, color=colour, markerfacecolor=face, clip_on=False)
-            axis.set(ylim=(-0.18 * top, 1.08 * top), yticks=[], xlim=(grid[0], grid[-1]))
-            axis.grid(axis="y", visible=False)
-            if row == 0:
-                axis.set_title(f"{outcome.steps[at]:,} steps")
-            if column == 0:
-                axis.set_ylabel(figures.NAMES[agent], fontweight="bold", fontsize=12)
-            if row == len(AGENTS) - 1:
-                axis.set_xlabel("return from s2")
+    for row, agent in zip(axes, AGENTS, strict=True):
+        run = results[agent][seed]
+        snapshots = run.run.snapshots
+        for axis, time in zip(row, times, strict=True):
+            at = int(np.argmin(np.abs(run.steps - time)))  # the nearest record
+            scores = None if agent == "qrdqn" else snapshots["scores"][at]
+            draw_panel(axis, run, snapshots["atoms"][at], scores)
+            if agent == AGENTS[0]:
+                axis.set_title(f"{run.steps[at]:,} steps")
+        row[0].set_ylabel(figures.NAMES[agent], fontweight="bold", fontsize=12)
+    for axis in axes[-1]:
+        axis.set_xlabel("return from s2")
     for _, name in ACTIONS:
         axes[0][0].plot([], [], color=figures.COLOURS[name], linewidth=1.8, label=f"(s2, {name})")
     axes[0][0].plot([], [], "--", color="#444444", linewidth=1.0, label="ground truth")
     figure.legend(loc="outside lower center", ncols=3, fontsize=11)
     figures.save(figure, options.out / "returns")
+
+
+def draw_panel(axis: Any, run: NChainResult, atoms: np.ndarray, scores: np.ndarray | None) -> None:
+    """Densities on a root scale, because the truth of the left end is twenty times as high as the rest; scores below."""
+    grid, top = np.linspace(2.5, 12.0, 700), 0.0
+    for action, name in ACTIONS:
+        colour, truth = figures.COLOURS[name], np.sqrt(run.truth(action).pdf(grid))
+        curve = np.sqrt(density(atoms[action], grid, 0.05))
+        axis.plot(grid, truth, "--", color=colour, linewidth=1.0, alpha=0.8)
+        axis.fill_between(grid, curve, color=colour, alpha=0.18, linewidth=0)
+        axis.plot(grid, curve, color=colour, linewidth=1.8)
+        top = max(top, float(curve.max()), float(truth.max()))
+    for action, name in () if scores is None else ACTIONS:
+        score, colour = float(scores[action]), figures.COLOURS[name]
+        marker = ">" if score > grid[-1] else "<" if score < grid[0] else "o"
+        face = colour if score == scores.max() else "white"
+        x = np.clip(score, grid[0], grid[-1])
+        axis.plot(x, -0.09 * top, marker, color=colour, markerfacecolor=face, clip_on=False)
+    axis.set(ylim=(-0.18 * top, 1.08 * top), yticks=[], xlim=(grid[0], grid[-1]))
+    axis.grid(axis="y", visible=False)
 
 
 def summary(results: Results) -> str:
@@ -63,7 +67,7 @@ def summary(results: Results) -> str:
         outcomes = results[agent]
         for action, name in ACTIONS:
             truth = outcomes[0].truth(action)
-            final = [o.atoms[-1, action] for o in outcomes]
+            final = [o.atoms[action] for o in outcomes]
             mean = mean_interval([a.mean() for a in final])
             std = mean_interval([a.std() for a in final], between=NOT_NEGATIVE)
             w2 = mean_interval([truth.w2(a, 5) for a in final], between=NOT_NEGATIVE)
@@ -80,7 +84,7 @@ def analyse(results: Results, options: Options) -> str:
         options.out / "quantiles.csv",
         ["agent", "seed", "step", "action", *[f"q{i}" for i in range(results[AGENTS[0]][0].atoms.shape[-1])]],
         [
-            [agent, o.seed, o.steps[-1], name, *[f"{x:.5f}" for x in o.atoms[-1, action]]]
+            [agent, o.seed, o.steps[-1], name, *[f"{x:.5f}" for x in o.atoms[action]]]
             for agent in AGENTS
             for o in results[agent]
             for action, name in ACTIONS

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from tremble.report import figures, tables
-from tremble.report.statistics import NOT_NEGATIVE, Interval, mean_interval
-from tremble.studies.kit import Cell, Options, Results, Study
-from tremble.studies.nchain.result import count_interval, load_result
+from tremble.report.statistics import NOT_NEGATIVE, Interval
+from tremble.studies.kit import Options, Results, Study
+from tremble.studies.nchain.result import NChainResult, count_interval, load_result
 from tremble.studies.nchain.settings import AGENTS
+from tremble.studies.parts import over_seeds, write_runs
+from tremble.sweep_records import Cell
+from tremble.sweeps.finished_run import FinishedRun
 
 KNOBS = (("dltv", "c"), ("p_dltv", "c"), ("pqr", "delta_0"))
 """The size of exploration of each criterion."""
@@ -38,84 +42,86 @@ def cells(options: Options) -> list[Cell]:
     """c or delta_0 for the three criteria, beta for PQR, reward scales for all, QR-DQN as the reference."""
     grid, betas, scales = values(options)
     found = [Cell("qrdqn", "qrdqn")]
-    found += [Cell(f"{a} {knob}={v}", a, {knob: float(v)}) for v in grid for a, knob in KNOBS]
-    found += [Cell(f"pqr beta={v}", "pqr", {"beta": v}) for v in betas]
-    found += [Cell(f"{a} scale={v:g}", a, {}, {"reward_scale": v}) for v in scales for a in AGENTS]
-    return found
+    found += [Cell(f"{a} {knob}={v}", a, agent_options={knob: float(v)}) for v in grid for a, knob in KNOBS]
+    found += [Cell(f"pqr beta={v}", "pqr", agent_options={"beta": v}) for v in betas]
+    return found + [
+        Cell(f"{a} scale={v:g}", a, env_options={} if v == 1.0 else {"reward_scale": v}) for v in scales for a in AGENTS
+    ]
 
 
-def w2(results: Results, label: str) -> list[float]:
-    """Final W2 to N(8.1, 0.081^2) of every seed, in units of the reward's scale."""
-    return [o.w2_left / float(o.env.reward_scale) for o in results[label]]
+class Scaled(NChainResult):
+    """A run with W2 to N(8.1, 0.081^2) in units of the reward's scale."""
+
+    @property
+    def w2(self) -> float:
+        """That distance."""
+        return self.w2_left / float(self.env.reward_scale)
 
 
-def w2_interval(results: Results, label: str) -> Interval:
-    """Its mean over seeds."""
-    return mean_interval(w2(results, label), between=NOT_NEGATIVE)
+def load(run: FinishedRun) -> Scaled:
+    """Read a finished run."""
+    return Scaled(**vars(load_result(run)))
+
+
+def w2s(results: Results, name: str, points: Sequence[float]) -> list[Interval]:
+    """Mean over seeds of the final distance, for each value of a knob: cells ``name=value``."""
+    return [over_seeds(results[f"{name}={v:g}"], "w2", NOT_NEGATIVE) for v in points]
 
 
 def draw(results: Results, options: Options) -> None:
     """W2 against c or delta_0, beta and the reward scale; counts against the reward scale."""
     figure, grid_of_axes = figures.new(2, 2, 11, 7.2)
     size, beta, distance, behaviour = axes = grid_of_axes.ravel()
-    reference = w2_interval(results, "qrdqn")
+    reference = over_seeds(results["qrdqn"], "w2")
     size.axhline(reference.estimate, color=figures.COLOURS["qrdqn"], linewidth=2, label="QR-DQN (reference)")
 
-    def line(axis: Any, x: tuple[float, ...], intervals: list[Interval], agent: str) -> None:
-        middle = [i.estimate for i in intervals]
+    def line(axis: Any, x: Sequence[float], intervals: list[Interval], agent: str) -> None:
         error = np.array([i.errors for i in intervals]).T
-        colour, name = figures.COLOURS[agent], figures.NAMES[agent]
         # Shifted, so that the intervals of agents do not overlap.
         shifted = np.array(x) * (1.0 if axis is beta else 1.12 ** (AGENTS.index(agent) - 1.5))
-        axis.plot(shifted, middle, color=colour, marker="o", markersize=5, label=name)
-        axis.errorbar(shifted, middle, error, color=colour, fmt="none", alpha=0.45)
+        look: dict[str, Any] = {"color": figures.COLOURS[agent], "label": figures.NAMES[agent], "ecolor": "#c4c8ce"}
+        axis.errorbar(shifted, [i.estimate for i in intervals], error, marker="o", markersize=5, **look)
 
     grid, betas, scales = values(options)
     for agent, knob in KNOBS:
-        line(size, grid, [w2_interval(results, f"{agent} {knob}={v}") for v in grid], agent)
-    line(beta, betas, [w2_interval(results, f"pqr beta={v}") for v in betas], "pqr")
+        line(size, grid, w2s(results, f"{agent} {knob}", grid), agent)
+    line(beta, betas, w2s(results, "pqr beta", betas), "pqr")
     for agent in AGENTS:
-        labels = [f"{agent} scale={v:g}" for v in scales]
-        line(distance, scales, [w2_interval(results, label) for label in labels], agent)
-        line(behaviour, scales, [count_interval(results[label], options.steps) for label in labels], agent)
+        line(distance, scales, w2s(results, f"{agent} scale", scales), agent)
+        line(behaviour, scales, counts(results, agent, options), agent)
     for axis, (title, x_label, y_label) in zip(axes, PANELS, strict=True):
         axis.set(title=title, xscale="log", xlabel=x_label, ylabel=y_label, ylim=(0, None))
     figures.thousands(behaviour.yaxis)
-    handles = {h.get_label(): h for axis in axes for h in axis.get_legend_handles_labels()[0]}
+    handles = {name: handle for axis in axes for handle, name in zip(*axis.get_legend_handles_labels(), strict=True)}
     figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=len(handles))
     figures.save(figure, options.out / "sensitivity")
+
+
+def counts(results: Results, agent: str, options: Options) -> list[Interval]:
+    """Optimal actions at each reward scale."""
+    return [count_interval(results[f"{agent} scale={v:g}"], options.steps) for v in values(options)[2]]
 
 
 def analyse(results: Results, options: Options) -> str:
     """Figure, tables and report."""
     draw(results, options)
-    tables.write_csv(
-        options.out / "sensitivity.csv",
-        ["cell", "seed", "w2_left_over_scale", "optimal_count"],
-        [
-            [cell, o.seed, f"{v:.5f}", o.count]
-            for cell in results
-            for o, v in zip(results[cell], w2(results, cell), strict=True)
-        ],
-    )
-    reference = w2_interval(results, "qrdqn")
+    columns = {"seed": "{0.seed}", "w2_left_over_scale": "{0.w2:.5f}", "optimal_count": "{0.count}"}
+    write_runs(options.out / "sensitivity.csv", results, columns)
     grid, betas, scales = values(options)
-    knob_rows, ranges = [], []
+    knob_rows, ranges, scale_rows = [], [], []
     for agent, knob in KNOBS:
-        intervals = [w2_interval(results, f"{agent} {knob}={v}") for v in grid]
-        knob_rows.append([figures.NAMES[agent], knob, *[interval.text(2) for interval in intervals]])
+        intervals = w2s(results, f"{agent} {knob}", grid)
+        knob_rows.append([figures.NAMES[agent], knob, *(interval.text(2) for interval in intervals)])
         best, worst = (extreme(interval.estimate for interval in intervals) for extreme in (min, max))
         ranges.append([figures.NAMES[agent], f"{best:.2f}", f"{worst:.2f}", f"{worst - best:.2f}"])
-    scale_rows = []
     for agent in AGENTS:
-        labels = [f"{agent} scale={v:g}" for v in scales]
-        counts = [count_interval(results[label], options.steps).text() for label in labels]
-        scale_rows.append([figures.NAMES[agent], "W2 / scale", *[w2_interval(results, x).text(2) for x in labels]])
-        scale_rows.append(["", "count", *counts])
+        far = [interval.text(2) for interval in w2s(results, f"{agent} scale", scales)]
+        scale_rows.append([figures.NAMES[agent], "W2 / scale", *far])
+        scale_rows.append(["", "count", *(interval.text() for interval in counts(results, agent, options))])
     return f"""# Sensitivity to the size of exploration and to the scale of rewards
 
 2-Wasserstein distance between the learned return of (s2, left) after {options.steps:,} steps and N(8.1, 0.081²);
-seeds 0 to {options.seeds - 1}; mean [95 % t interval]. QR-DQN, the reference: {reference.text(2)}.
+seeds 0 to {options.seeds - 1}; mean [95 % t interval]. QR-DQN, the reference: {over_seeds(results["qrdqn"], "w2", NOT_NEGATIVE).text(2)}.
 
 ![sensitivity](sensitivity.png)
 
@@ -128,7 +134,7 @@ the means over the grid:
 {tables.markdown(["agent", "best", "worst", "range"], ranges)}
 ## β of PQR
 
-{tables.markdown(["β", *[str(v) for v in betas]], [["W2", *[w2_interval(results, f"pqr beta={v}").text(2) for v in betas]]])}
+{tables.markdown(["β", *[str(v) for v in betas]], [["W2", *(x.text(2) for x in w2s(results, "pqr beta", betas))]])}
 ## Is PQR free of the reward's scale, and is DLTV not?
 
 Every reward is multiplied by the factor; W2 is divided by it again.
@@ -148,5 +154,5 @@ STUDY = Study(
     cells,
     analyse,
     seeds=5,
-    load=load_result,
+    load=load,
 )

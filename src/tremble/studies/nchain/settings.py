@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from tremble.studies.kit import Cell, Options
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from tremble.report import figures, tables
+from tremble.report.statistics import difference_interval, verdict
+from tremble.studies.kit import Options
+from tremble.sweep_records import Cell
 
 AGENTS = ("qrdqn", "dltv", "p_dltv", "pqr")
 """The four agents of the paper."""
@@ -39,3 +46,19 @@ def published(agent: str, pair: tuple[int, int] = MAIN_PAIR) -> int:
 def main_cells(options: Options) -> list[Cell]:
     """The four agents at the paper's settings."""
     return [Cell(agent, agent) for agent in AGENTS]
+
+
+def minus(first: str, second: str) -> str:
+    """Name of a difference of two agents."""
+    return f"{figures.NAMES[first]} − {figures.NAMES[second]}"
+
+
+def verdict_table(counts: Mapping[str, Mapping[int, float]], pairs: Sequence[tuple[int, int]], options: Options) -> str:
+    """A row per claim: the paper's difference, averaged over pairs of means, ours with its interval, and the verdict."""
+    rows = []
+    for first, second in CLAIMS:
+        theirs = float(np.mean([published(first, pair) - published(second, pair) for pair in pairs]))
+        ours = difference_interval(counts[first], counts[second])
+        said = verdict(ours, theirs, quick=options.quick)
+        rows.append([minus(first, second), f"{theirs:+,.0f}", ours.text(), f"**{said}**"])
+    return tables.markdown(["difference", "paper", "ours [95 %]", "verdict"], rows)
