@@ -184,7 +184,8 @@ def _improvements(scores: Normalised) -> list[Block]:
         rows.append([first, second, f"{interval.estimate:.3f}", between(interval, 3), towards])
     caption = (
         "Probability of improvement. How often a run of the first agent scores above a run of the second on the same "
-        "environment (ties count half), mean over environments, with 95 % bootstrap intervals."
+        "environment (ties count half), mean over environments, with 95 % bootstrap intervals. Where all runs of one "
+        "are above all runs of the other, the bootstrap sees no spread, and its interval has no width."
     )
     if len(scores.scores) > ALL_PAIRS:
         caption += " With this many agents, each one is compared with the first."

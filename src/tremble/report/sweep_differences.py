@@ -67,7 +67,7 @@ def section(table: SweepTable) -> Section | None:
     header = ["environment", "first", "second", "seeds", "first − second [95 %]", "verdict"]
     header += ["p", "p (Holm)", "after Holm"]
     caption = f"Differences, paired by seed. Holm's correction is over all {tests:,} tests of this table."
-    blocks.append(folded_if_long(Table(caption, header, rows, 3)))
+    blocks.append(folded_if_long(Table(caption, header, rows, 3), 45))
     if tests:
         blocks += [Text(_about_power()), folded_if_long(_power_table(found), 12)]
     return Section("Differences, seed by seed", blocks)
@@ -84,7 +84,7 @@ def _about(tests: int) -> str:
         return text
     return (
         f"{text} If no agents differed at all, one or more of {tests:,} independent comparisons would be above or "
-        f"below by luck with probability {chance:.0%}; the last columns hold for all of them together."
+        f"below by luck with probability {100 * chance:.0f} %; the last columns hold for all of them together."
     )
 
 
@@ -108,10 +108,10 @@ def _row(each: Difference, adjusted: float) -> list[str]:
 
 def _about_power() -> str:
     return (
-        f"What this number of seeds could have shown: the smallest difference that would come out above or below with "
-        f"probability {POWER:.0%}, if differences between seeds spread as they did here (paired t test at 5 %, without "
-        "Holm's correction), and how many seeds a true difference of the observed size would need for that. The spread "
-        "is estimated from the same few seeds, so both are rough."
+        "What this number of seeds could have shown: the smallest difference that would come out above or below with "
+        f"probability {100 * POWER:.0f} %, if differences between seeds spread as they did here (paired t test at 5 %, "
+        "without Holm's correction), and how many seeds a true difference of the observed size would need for that. "
+        "The spread is estimated from the same few seeds, so both are rough."
     )
 
 
@@ -127,5 +127,5 @@ def _power_table(found: Sequence[Difference]) -> Table:
         needed = f"more than {MOST_SEEDS:,}" if seeds is None else f"{seeds:,}"
         rows.append([*row, shown(each.spread, digits), shown(smallest, digits), needed])
     header = ["environment", "first", "second", "seeds", "observed difference", "spread"]
-    header += [f"shown with {POWER:.0%}", "seeds for the observed"]
+    header += [f"shown with {100 * POWER:.0f} %", "seeds for the observed"]
     return Table("What the seeds could have shown.", header, rows, 3)
