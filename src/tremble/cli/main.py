@@ -145,7 +145,7 @@ def _expected_errors() -> tuple[type[Exception], ...]:
     from tremble.records import CheckpointError
     from tremble.replay import DivergedError
     from tremble.settings import SettingsError
-    from tremble.studies.pool import PoolError
+    from tremble.sweeps.local import SweepError
 
     return (
         SettingsError,
@@ -153,7 +153,7 @@ def _expected_errors() -> tuple[type[Exception], ...]:
         EnvironmentFaultError,
         CheckpointError,
         DivergedError,
-        PoolError,
+        SweepError,
         OSError,
     )
 
