@@ -159,7 +159,7 @@ def test_protocols(said):
 
 def test_doctor(said):
     text = said("doctor")
-    assert "LunarLander" in text and text.count("installed") == 4 and "pip install" not in text
+    assert "LunarLander" in text and text.count("installed") == 7 and "pip install" not in text
     assert "jaxlib" in text and "cores, memory" in text and "all is well" in text
 
 
@@ -220,7 +220,7 @@ def test_mistakes_are_one_clear_message(tmp_path, monkeypatch, capsys, arguments
     [
         (["trian", "pqr"], "there is no command 'trian'; did you mean 'train'?"),
         (["resme", "runs/x"], "did you mean 'resume'?"),
-        (["xyzzy"], "choose from: curves, demo, doctor"),
+        (["xyzzy"], "choose from: compare, curves, demo"),
         (["train", "pqr", "--stepz", "3"], "--steps"),
         (["train"], "agent"),
     ],
@@ -253,11 +253,12 @@ def test_train_writes_a_run(tmp_path):
     result = tremble("train", "pqr", "--steps", "600", "--out", "mine", *SMALL, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     names = {p.name for p in (tmp_path / "mine").iterdir()}
-    assert names == {
+    assert names - {"episodes.jsonl"} == {  # whether an episode ends so soon depends on the processor's last bits
         "config.json",
         "metrics.jsonl",
         "weights.safetensors",
         "checkpoints",
+        "steps.safetensors",
         "timing.jsonl",
         "lock-1.json",
     }
@@ -356,12 +357,12 @@ def test_a_study_from_end_to_end_and_again(tmp_path):
     assert first.returncode == 0, first.stderr + first.stdout
     out = tmp_path / "runs" / "nchain-counts-quick"
     names = {p.name for p in out.iterdir()}
-    assert names == {"report.md", "counts.png", "counts.svg", "counts.csv", "curves.csv"}
+    assert names == {"report.md", "counts.png", "counts.svg", "counts.csv", "curves.csv", "sweep.json", "workers.log"}
     report = (out / "report.md").read_text()
     assert report.startswith("> **This is not a result.**") and "no verdict" in report and "15,142" in report
     rows = (out / "counts.csv").read_text().splitlines()
     assert len(rows) == 1 + 4 * 2
-    stamps = {p: p.stat().st_mtime_ns for p in (tmp_path / "runs" / "store").rglob("*.safetensors")}
+    stamps = {p: p.stat().st_mtime_ns for p in (tmp_path / "runs" / "store").rglob("weights.safetensors")}
     assert len(stamps) == 8
     second = tremble(*arguments, "--report-only", cwd=tmp_path)
     assert second.returncode == 0 and (out / "report.md").read_text() == report

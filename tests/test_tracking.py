@@ -140,6 +140,38 @@ def test_variables_of_wandb_count(tmp_path, monkeypatch):
 # MLflow ---------------------------------------------------------------------------------------------------------------
 
 
+READ_TRACKIO = """
+import sys
+from pathlib import Path
+from tremble.trackers import Trackio
+first, second = (Trackio(Path("."), name, {"gamma": 0.9}) for name in ("the-name", "another"))
+for step, row in ((10, {"loss": 0.5}), (20, {"loss": 0.25}), (10, {"loss": 0.125})):
+    first.write(step, row)
+second.write(1, {"return": 3.0})
+second.close()
+first.close()
+from trackio.sqlite_storage import SQLiteStorage
+names = sorted(SQLiteStorage.get_runs("tremble"))
+read = SQLiteStorage.get_logs
+logs = {n: [(r["step"], r.get("loss", r.get("return"))) for r in read("tremble", n)] for n in names}
+print(logs, SQLiteStorage.get_run_config("tremble", "the-name")["gamma"], file=sys.stderr)
+"""
+
+
+def test_trackio_reads_back_and_prints_nothing(tmp_path):
+    """In a process of its own: trackio looks for its folder when it is imported."""
+    told = subprocess.run(
+        [sys.executable, "-c", READ_TRACKIO],
+        env={**os.environ, "TRACKIO_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    assert told.stdout == "", "what is printed belongs to the command line"
+    assert "{'another': [(1, 3.0)], 'the-name': [(10, 0.5), (20, 0.25), (10, 0.125)]} 0.9" in told.stderr
+
+
 def check_mlflow(uri):
     from mlflow import MlflowClient
 

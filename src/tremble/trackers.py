@@ -1,4 +1,4 @@
-"""Where numbers go while a run trains: TensorBoard, Weights & Biases, MLflow, several of them, or nowhere.
+"""Where numbers go while a run trains: TensorBoard, Weights & Biases, MLflow, trackio, several of them, or nowhere.
 
 Tracking only looks on. Nothing comes back from it into the run, and an error while writing costs the tracker, not
 the run. The packages are imported when a tracker is opened: without one, none of them needs to be installed.
@@ -11,6 +11,8 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -139,6 +141,29 @@ class MLflow:
             return str(self._client.get_experiment_by_name(name).experiment_id)
 
 
+class Trackio:
+    """A run of trackio, in its own folder (TRACKIO_DIR), where `trackio show` finds it.
+
+    TRACKIO_SERVER_URL or TRACKIO_SPACE_ID send it elsewhere. A resume starts another run with the same name. When the
+    step goes back within one, both rows are kept.
+    """
+
+    def __init__(self, directory: Path, name: str, config: Mapping[str, Any]) -> None:
+        self._trackio = _package("trackio")
+        options = {"embed": False, "auto_log_gpu": False, "auto_log_cpu": False}
+        with redirect_stdout(StringIO()):  # what is printed belongs to the command line
+            self._run = self._trackio.init(project=PROJECT, name=name, config=dict(config), **options)
+
+    def write(self, step: int, row: Mapping[str, float]) -> None:
+        self._run.log({name: float(value) for name, value in row.items()}, step=step)
+
+    def close(self) -> None:
+        with redirect_stdout(StringIO()):
+            self._run.finish()
+            if self._trackio.context_vars.current_run.get() is self._run:
+                self._trackio.finish()  # otherwise it says so once more at the end of the process
+
+
 class Trackers:
     """Writes to every sink; one that fails is reported once, closed and left out. `Trackers([])` writes nowhere."""
 
@@ -162,6 +187,7 @@ class Trackers:
 TRACKERS: dict[str, Callable[[Path, str, Mapping[str, Any]], Sink]] = {
     "tensorboard": lambda directory, name, config: TensorBoard(directory / "tensorboard"),
     "wandb": WeightsAndBiases,
+    "trackio": Trackio,
     "mlflow": lambda directory, name, config: MLflow(os.environ.get("MLFLOW_TRACKING_URI") or directory, name, config),
 }
 

@@ -15,7 +15,7 @@ console = Console()
 
 Assignments = Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME=VALUE")]
 """Settings to change: --set delta_0=100 --set widths=128,128."""
-TrackerNames = UseAppendAction[tuple[Literal["tensorboard", "wandb", "mlflow"], ...]]
+TrackerNames = UseAppendAction[tuple[Literal["tensorboard", "wandb", "mlflow", "trackio"], ...]]
 
 
 types = ConstructorRegistry()

@@ -118,7 +118,8 @@ def _check_command(arguments: Sequence[str]) -> None:
             _parse(["--help"])
         sys.exit(USAGE)
     if not arguments[0].startswith("-") and arguments[0] not in names:
-        _fail(f"there is no command {arguments[0]!r}; {nearest(arguments[0], names)}", USAGE)
+        offered = [name for name in names if not name.startswith("sweep-")]  # those are written `sweep status`
+        _fail(f"there is no command {arguments[0]!r}; {nearest(arguments[0], offered)}", USAGE)
 
 
 def _names() -> list[str]:

@@ -189,6 +189,8 @@ class SweepGc:
     """Whole runs below DIRECTORY/runs that the sweep does not ask for."""
     dry_run: bool = False
     """Say what would be removed."""
+    runs: Path | None = None
+    """Where its run directories are (default: DIRECTORY/runs)."""
 
     def run(self) -> None:
         """Execute the command."""
@@ -196,7 +198,7 @@ class SweepGc:
         from tremble.sweeps.folder import SweepFolder
         from tremble.sweeps.upkeep import collect_garbage
 
-        folder = SweepFolder(self.directory)
+        folder = SweepFolder(self.directory, self.runs)
         freed, number = collect_garbage(folder, self.checkpoints, self.abandoned, self.dry_run)
         would = "would free" if self.dry_run else "freed"
         console.print(f"{would} {readable(freed)} in {number:,} directories")

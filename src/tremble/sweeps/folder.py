@@ -93,6 +93,15 @@ class SweepFolder:
                 return Path(os.path.normpath(self.directory / plan["runs"]))
         return self._runs or self.directory / "runs"
 
+    def require_place(self) -> None:
+        """Before anything is written or removed: a plan may come from anybody, and must not choose a place outside."""
+        if self._runs is None and self.shared:
+            where = escape.plain(self.runs_directory)
+            raise SettingsError(
+                f"the runs of {escape.plain(self.directory)} are in {where}, outside of it. If that is right, name it: "
+                f"--runs {where}"
+            )
+
     @property
     def shared(self) -> bool:
         """Whether other sweeps may have runs there."""
@@ -188,17 +197,18 @@ class SweepFolder:
         outcome = run.outcome()
         return score(run.directory, metric) if outcome is not None and outcome.state in RESULTS else None
 
-    def stop_token(self) -> tuple[int, int] | None:
+    def stop_token(self) -> str:
         """Changes whenever somebody asks workers to stop."""
         try:
-            found = os.stat(self.stop_file)
+            found = os.lstat(self.stop_file)
         except FileNotFoundError:
-            return None
-        return found.st_mtime_ns, found.st_ino
+            return "none"
+        return f"{found.st_mtime_ns}-{found.st_ino}"
 
     def ask_to_stop(self) -> None:
         """Ask all workers, on all machines, to save their runs and end."""
         self.read()
+        require_folder(self.directory)
         write_text(self.stop_file, "workers that see this file change save their runs and end\n")
 
 

@@ -8,17 +8,23 @@ that two runs on CartPole make a third more steps. Results do not depend on the 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from tremble import escape
+from tremble.replay import readable
 from tremble.sweeps.folder import SweepFolder
-from tremble.sweeps.worker import CANNOT_WRITE
+from tremble.sweeps.worker import CANNOT_GO_ON
+from tremble.training.checkpoint import open_log
 
 WORKER_ENVIRONMENT = {
     "NPROC": "1",  # size of XLA's thread pool; more threads than cores are slower
@@ -33,6 +39,14 @@ LOG = "workers.log"
 """File of a sweep's directory for what workers print."""
 GRACE_SECONDS = 120.0
 """Time that workers have to save their runs when they are asked to end."""
+OWN_ERROR = 1
+"""Exit code of Python after an exception that nothing caught: one of the worker's own, as those of runs are outcomes."""
+MOST_OWN_ERRORS = 3
+"""Workers that may end so, for each that works."""
+FULL_BYTES = 10_000_000
+"""A disk with less is called full."""
+SAID_LAST = 2_000
+"""Bytes of the log that a message about a worker is taken from."""
 
 
 class SweepError(RuntimeError):
@@ -63,9 +77,24 @@ def worker_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def cores(jobs: int) -> list[int | None]:
-    """A core for each process; None, so that the system chooses, if there are more processes than cores."""
+    """A core for each process, those first that no process is kept on: another sweep may run on this machine.
+
+    None, so that the system chooses, if there are more processes than cores.
+    """
     there = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-    return [*there[:jobs]] if jobs <= len(there) else [None] * jobs
+    if jobs > len(there):
+        return [None] * jobs
+    taken = Counter(_kept_cores()) if jobs < len(there) else Counter[int]()
+    return [*sorted(there, key=lambda core: taken[core])[:jobs]]
+
+
+def _kept_cores() -> Iterator[int]:
+    """The core of every process that is kept on one."""
+    for name in filter(str.isdecimal, os.listdir("/proc") if os.path.isdir("/proc") else ()):
+        with suppress(OSError):  # it ended meanwhile
+            kept = os.sched_getaffinity(int(name))
+            if len(kept) == 1 and Path(f"/proc/{name}/cmdline").read_bytes():  # the kernel's own threads have none
+                yield from kept
 
 
 @dataclass
@@ -78,14 +107,16 @@ class LocalEngine:
     _begun: float = field(default_factory=time.monotonic)
     deaths: int = 0
     """Workers that were started again."""
+    _own_errors: int = 0
 
     def run(self, look: Callable[[], None], every: float = 1.0) -> None:
         """Work until nothing is left; ``look`` is called now and then, and once more at the end.
 
         Ctrl-C and SIGTERM ask the workers to save their runs and end, and are raised then; a second one kills them.
         """
-        before = signal.getsignal(signal.SIGTERM)
-        with (self.folder.directory / LOG).open("ab") as log:
+        before, self._token = signal.getsignal(signal.SIGTERM), self.folder.stop_token()
+        self._cores = cores(self.options.jobs)
+        with open(open_log(self.folder.directory / LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as log:
             try:
                 signal.signal(signal.SIGTERM, _terminated)
                 for number in range(self.options.jobs):
@@ -102,9 +133,9 @@ class LocalEngine:
                 signal.signal(signal.SIGTERM, before)
 
     def _start(self, number: int, log: IO[bytes]) -> None:
-        core, (shard, n) = cores(self.options.jobs)[number], self.options.shard
+        core, (shard, n) = self._cores[number], self.options.shard
         words = [str(self.folder.directory), "--runs", str(self.folder.runs_directory)]
-        words += ["--shard", f"{shard + 1}/{n}", "--parent", str(os.getpid())]
+        words += ["--shard", f"{shard + 1}/{n}", "--parent", str(os.getpid()), "--token", self._token]
         words += [] if core is None else ["--core", str(core)]
         words += [] if self.options.wait else ["--no-wait"]
         if self.options.minutes is not None:
@@ -117,20 +148,39 @@ class LocalEngine:
             env=worker_environment(os.environ),
             start_new_session=True,  # Ctrl-C is for this process, which asks the workers
         )
+        if core is not None:
+            with suppress(ProcessLookupError):
+                os.sched_setaffinity(self._workers[number].pid, {core})  # at once, so that other engines see it
 
     def _check(self, log: IO[bytes]) -> None:
-        """Start workers again that died; one that cannot write ends the sweep here."""
+        """Start workers again that died; one that cannot go on ends the sweep here."""
         for number, process in list(self._workers.items()):
             code = process.poll()
             if code is None:
                 continue
             del self._workers[number]
-            if code == CANNOT_WRITE:
-                last = (self.folder.directory / LOG).read_text(encoding="utf-8", errors="replace").splitlines()[-1:]
-                raise SweepError(f"{' '.join(last)} Finished runs are kept: repeat the command to go on.")
+            self._own_errors += code == OWN_ERROR
+            if code == CANNOT_GO_ON or self._own_errors > MOST_OWN_ERRORS * self.options.jobs:
+                kept = "Finished runs are kept: repeat the command to go on"
+                raise SweepError(f"a worker cannot go on: {self._said_last()}. {self._room()}{kept}.")
             if code != 0 and self.folder.plan_file.exists():
                 self.deaths += 1
                 self._start(number, log)
+
+    def _said_last(self) -> str:
+        """The last line in the log of workers."""
+        try:
+            with open(self.folder.directory / LOG, "rb") as log:
+                log.seek(max(0, log.seek(0, os.SEEK_END) - SAID_LAST))
+                lines = log.read().decode(errors="replace").splitlines()
+        except OSError:
+            lines = []
+        return escape.plain(lines[-1]).rstrip(".") if lines else "it could not even say why"
+
+    def _room(self) -> str:
+        """What a full disk needs, if that is what the disk is: workers may not have been able to write it."""
+        free = shutil.disk_usage(self.folder.directory).free
+        return "" if free > FULL_BYTES else f"{readable(free)} are free on its disk: make room. "
 
     def _end(self) -> None:
         """Ask all workers to save and end; kill them at a second signal, or when their time is over."""

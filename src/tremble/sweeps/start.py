@@ -41,6 +41,7 @@ def start(
 
     ``options.jobs`` is the number of processes wanted, 0 for one per core.
     """
+    folder.require_place()
     check(sweep, folder)
     runs, searches = folder.planned(sweep)
     left = [run for run in runs if run.outcome() is None]

@@ -16,6 +16,7 @@ from tremble.training.lock import Claims
 
 def retry(folder: SweepFolder, states: Sequence[str]) -> int:
     """Forget the outcomes of runs that ended so; returns how many. What diverged begins anew."""
+    folder.require_place()
     number = 0
     for run in folder.planned(folder.read())[0]:
         outcome = run.outcome()
@@ -33,6 +34,7 @@ def retry(folder: SweepFolder, states: Sequence[str]) -> int:
 
 def collect_garbage(folder: SweepFolder, checkpoints: bool, abandoned: bool, dry_run: bool) -> tuple[int, int]:
     """Remove what is not needed; bytes freed, and the number of directories. Runs that somebody trains stay."""
+    folder.require_place()
     planned = folder.planned(folder.read())[0]
     doomed = [run.directory / "checkpoints" for run in planned if checkpoints and _ended(run)]
     if abandoned:

@@ -12,24 +12,28 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import FrameType
 
 import jax
 
-from tremble.records import WriteError
+from tremble import escape
+from tremble.records import CheckpointError
+from tremble.settings import SettingsError
 from tremble.sweep_records import Outcome
 from tremble.sweeps.claimed_run import train_claimed
 from tremble.sweeps.folder import PlannedRun, SweepFolder
 from tremble.training.compilation_cache import enable_compilation_cache
 from tremble.training.lock import Claims, LockedError
 
-CANNOT_WRITE = 74
-"""Exit code of a worker that could not write: the machine is to blame, so others would fail too."""
+CANNOT_GO_ON = 74
+"""Exit code of a worker that could not write, or whose directory is not as it must be: others would fail too."""
 MAX_MEMORY_MAPPINGS = 30_000
 """Number of memory mappings above which a worker drops its compiled programs."""
 POLL_SECONDS = 1.0
@@ -58,15 +62,19 @@ class Worker:
         asked: Callable[[], bool] = lambda: False,
         until: float | None = None,
         job: str = "",
+        token: str | None = None,
     ):
-        """``shard`` (k, n): begin with every n-th run, from the k-th on. After ``until`` (monotonic) begin no more."""
+        """``shard`` (k, n): begin with every n-th run, from the k-th on. After ``until`` (monotonic) begin no more.
+
+        ``token`` is that of the folder when its engine began, so that no request to stop is missed meanwhile.
+        """
         self.folder, self.sweep, self._shard, self._until = folder, folder.read(), shard, until
         self.name = f"{socket.gethostname()}-{os.getpid()}"
         self._claims, self._done = Claims(job=job), set[str]()
-        self._token, self._asked_elsewhere = folder.stop_token(), asked
+        self._token, self._asked_elsewhere = folder.stop_token() if token is None else token, asked
 
     def asked(self) -> bool:
-        """Whether somebody asked it to stop since it began."""
+        """Whether somebody asked it to stop since its engine began."""
         return self.folder.stop_token() != self._token or self._asked_elsewhere()
 
     def work(self, wait: bool = True) -> Iterator[tuple[PlannedRun, Outcome]]:
@@ -129,11 +137,20 @@ class Worker:
             with suppress(FileNotFoundError):
                 os.remove(run.outcome_file)  # of fewer steps
             outcome = train_claimed(run, self.sweep, lock, self.name, self.asked)
+        except LockedError as error:  # suspended for longer than its lease: somebody else trains this run by now
+            say(f"{self.name}  {error}")
+            return None
         finally:
             lock.release()
         if outcome is not None:
             self._done.add(run.name)
         return outcome
+
+
+def say(text: str) -> None:
+    """A line for the log of workers, if there is room for it on the disk."""
+    with suppress(OSError):
+        os.write(sys.stderr.fileno(), f"{text}\n".encode())
 
 
 def parse_shard(text: str) -> tuple[int, int]:
@@ -154,27 +171,32 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--parent", type=int, help="end when this process is gone")
     parser.add_argument("--minutes", type=float, help="begin no run after so many minutes")
     parser.add_argument("--no-wait", action="store_true", help="end when others train all that is left")
+    parser.add_argument("--token", help="the directory's when the engine began: it changes when somebody asks to stop")
     options = parser.parse_args(arguments)
     if options.core is not None:
         os.sched_setaffinity(0, {options.core})
     sys.path.append(str(Path.cwd()))  # so that module:name may be a file in the current directory
+    signal.signal(signal.SIGTERM, _terminated)
     enable_compilation_cache()
 
     def orphaned() -> bool:
         return options.parent is not None and os.getppid() != options.parent
 
     until = None if options.minutes is None else time.monotonic() + 60 * options.minutes
-    worker = Worker(SweepFolder(options.directory, options.runs), options.shard, orphaned, until)
+    folder = SweepFolder(options.directory, options.runs)
     try:
+        worker = Worker(folder, options.shard, orphaned, until, token=options.token)
         for run, outcome in worker.work(wait=not options.no_wait):
-            about = f": {outcome.cause}" if outcome.cause else ""
-            print(f"{worker.name}  {run.name}  {outcome.state}{about}", flush=True)
-    except LockedError as error:
-        print(f"{worker.name}  {error}", file=sys.stderr, flush=True)
-        sys.exit(1)
-    except (WriteError, OSError) as error:
-        print(f"{worker.name}  {error}", file=sys.stderr, flush=True)
-        sys.exit(CANNOT_WRITE)
+            about = f": {escape.plain(outcome.cause)}" if outcome.cause else ""
+            say(f"{worker.name}  {run.name}  {outcome.state}{about}")
+    except (CheckpointError, SettingsError, OSError) as error:  # of the directory; those of a run are its outcome
+        say(f"{socket.gethostname()}-{os.getpid()}  {error}")
+        os._exit(CANNOT_GO_ON)  # nothing is left to clean up, and a flush of the log could fail on a full disk
+
+
+def _terminated(number: int, frame: FrameType | None) -> None:
+    """As an exception, so that what it holds is released; while it trains, the run is saved before."""
+    raise SystemExit(128 + number)
 
 
 if __name__ == "__main__":

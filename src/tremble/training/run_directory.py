@@ -150,12 +150,12 @@ class RunFiles:
         self._check_owner()
         checkpoint.save(self.directory / BEST, parts, described)
 
-    def save_steps(self, loop: Loop) -> None:
+    def save_steps(self, loop: Loop, described: Mapping[str, Any]) -> None:
         """Write the log of steps and the snapshots, if the loop keeps any."""
         groups = {"log": loop.step_log(), "snapshots": loop.snapshots()}
         if any(groups.values()):
             self._check_owner()
-            checkpoint.save(self.directory / STEPS, groups, {})
+            checkpoint.save(self.directory / STEPS, groups, described)
 
     def best_weights(self) -> Path | None:
         """The file of `save_best`; None if it was never written."""
@@ -370,7 +370,7 @@ class Unsaved:
     def save_best(self, parts: Mapping[str, Any], described: Mapping[str, Any]) -> None:
         """Write nothing."""
 
-    def save_steps(self, loop: Loop) -> None:
+    def save_steps(self, loop: Loop, described: Mapping[str, Any]) -> None:
         """Write nothing."""
 
     def best_weights(self) -> None:

@@ -197,7 +197,7 @@ class RunInProgress:
                 self.final.append(row)
                 self.files.append("final", row)
             self._save()
-        self.files.save_steps(self.loop)
+        self.files.save_steps(self.loop, self._described_now())
 
     def _log_episodes(self) -> None:
         for episode in self.loop.finished:
