@@ -72,6 +72,8 @@ class Study:
     """A study that selects settings of this one, on other seeds; it is trained first."""
     choices: dict[str, Any] = field(default_factory=dict)
     """What a user may choose, with defaults: tuples of words, or numbers."""
+    metric: str = "auto"
+    """How the general report of a sweep scores its runs."""
     measured: bool = False
     """Whether runs are so long that their speed, memory and disk are measured and shown before training."""
     has_quick_version: bool = True
@@ -95,7 +97,9 @@ class Study:
     def sweep(self, options: Options) -> Sweep:
         """Its runs."""
         seeds = range(self.first_seed, self.first_seed + options.seeds)
-        return Sweep(cells=self.cells(options), seeds=tuple(seeds), steps=options.steps, name=self.name)
+        return Sweep(
+            cells=self.cells(options), seeds=tuple(seeds), steps=options.steps, name=self.name, metric=self.metric
+        )
 
     def runs(self, options: Options) -> Iterator[tuple[str, PlannedRun]]:
         """Label of the cell and run, seed by seed; equal settings of two cells, also of two studies, are one run."""

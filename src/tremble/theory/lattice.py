@@ -89,6 +89,30 @@ class Lattice:
             z = new
         raise ValueError("the policy does not terminate")
 
+    def quantile_returns(self, policy: np.ndarray, n: int, iterations: int = 400) -> np.ndarray:
+        """Returns of the policy by ``n`` quantiles a state, ``[states, n]``: each backup keeps those at (i - 1/2)/n.
+
+        What `returns` computes exactly, as an agent with quantiles represents it; the tails are lost first.
+        """
+        levels, z = (np.arange(n) + 0.5) / n, np.zeros((len(policy), n))
+        for _ in range(iterations):
+            new = np.zeros_like(z)
+            for state in np.flatnonzero(~self.terminal):
+                law = self.law[:, state, policy[state]]
+                reward, after = np.nonzero(law)
+                values = self.unit * self.shifts[reward][:, None] + z[after]  # z of a terminal state is 0
+                order = np.argsort(values, axis=None)
+                mass = np.cumsum(np.repeat(law[reward, after] / n, n)[order])
+                new[state] = values.ravel()[order][np.searchsorted(mass, levels - 1e-12)]
+            z = new
+        return z
+
+    def visits(self, policy: np.ndarray) -> np.ndarray:
+        """Expected visits of each state in an episode of a policy that terminates."""
+        onward = followed(self.law.sum(0), policy) * ~self.terminal
+        first = (np.arange(len(policy)) == self.start).astype(float)
+        return np.linalg.solve(np.eye(len(policy)) - onward.T, first)
+
     def mean(self, mass: np.ndarray) -> np.ndarray:
         """Expectation along the last axis."""
         return np.asarray(mass @ self.values)

@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 
 from tremble.report import tables
+from tremble.studies.atari import claims as judged
 from tremble.studies.atari import figures as atari_figures
-from tremble.studies.atari.claims import (
-    AGENTS,
-    NAMES,
-    NO_OPS,
-    QUOTA,
-    STICKY,
-    Claim,
-    cell_claims,
-    mark_claims,
-    measures,
-    percent,
-    quota_claims,
-    summary_claims,
-    win_claims,
-    wins,
-    written_claims,
-)
+from tremble.studies.atari.claims import AGENTS, NAMES, NO_OPS, QUOTA, STICKY, Claim, measures, percent, wins
 from tremble.studies.kit import Options, Results, Study
 
 HEADER = ("claim", "where", "printed", "recomputed", "verdict")
@@ -35,12 +21,12 @@ LARGEST = ["VideoPinball", "Atlantis", "Berzerk"]
 def sections() -> dict[str, list[Claim]]:
     """All claims, in the order of the report."""
     return {
-        "In words": written_claims("words"),
-        "Summary table of 55 games": summary_claims(),
-        "Games won": win_claims(),
-        "Bold and asterisks": mark_claims(),
-        "Comparison with QUOTA and DLTV": quota_claims(),
-        "Single cells": cell_claims(),
+        "In words": judged.written_claims("words"),
+        "Summary table of 55 games": judged.summary_claims(),
+        "Games won": judged.win_claims(),
+        "Bold and asterisks": judged.mark_claims(),
+        "Comparison with QUOTA and DLTV": judged.quota_claims(),
+        "Single cells": judged.cell_claims(),
     }
 
 
@@ -106,24 +92,13 @@ def findings(counted: Counter[str]) -> str:
 """
 
 
-def write_data(claims: dict[str, list[Claim]], options: Options) -> None:
-    """Claims and normalised scores as CSV."""
-    rows = [
-        [section, c.claim, c.where, c.printed, c.recomputed, c.verdict, c.because]
-        for section, listed in claims.items()
-        for c in listed
-    ]
-    tables.write_csv(options.out / "claims.csv", ("section", *HEADER, "because"), rows)
-    atari_figures.write_games(options)
-
-
 def analyse(results: Results, options: Options) -> str:
     """Recompute everything; there are no runs."""
     claims = sections()
-    write_data(claims, options)
-    atari_figures.draw_summary(options)
+    rows = [[section, *dataclasses.astuple(claim)] for section, listed in claims.items() for claim in listed]
+    tables.write_csv(options.out / "claims.csv", ("section", *HEADER, "because"), rows)
+    atari_figures.write_games(options)
     atari_figures.draw_leaving_out(options)
-    atari_figures.draw_measures(options)
     for table in (NO_OPS, STICKY):
         atari_figures.draw_games(table, options)
     counted: Counter[str] = Counter(claim.verdict for listed in claims.values() for claim in listed)
@@ -140,8 +115,6 @@ printed in the same table; a win is a strictly higher score.
 ## Summary of findings
 
 {findings(counted)}
-![summary](summary.png)
-
 ## Claims
 
 {parts}
@@ -162,8 +135,6 @@ The page on [protocols](../../protocols.md) lists the differences. Our own table
 
 {measure_table()}
 All in percent; the optimality gap is what is missing to the human, so less is better.
-
-![measures](measures.png)
 
 ![leaving out](leaving_out.png)
 

@@ -171,24 +171,19 @@ def written_claims(section: str) -> list[Claim]:
 
 def summary_claims() -> list[Claim]:
     """Every cell of the summary table of the main text."""
-    labels = {
-        "mean_percent": "mean",
-        "median_percent": "median",
-        "above_human": "games above human",
-        "above_dqn": "games above DQN",
-    }
+    labels = ("mean", "median", "games above human", "games above DQN")
     claims = []
     for (agent, protocol), printed in load_reference("atari55_summary").iterrows():
         table, setting = (NO_OPS, "no-ops") if protocol == "noop" else (STICKY, "sticky")
         plain, mended = summary(table).loc[agent], summary(table, repaired=True).loc[agent]
-        for column, label in labels.items():
+        for (column, said), label in zip(printed[plain.index].items(), labels, strict=True):
             unit, digits = (" %", 2) if column.endswith("percent") else ("", 0)
             shown = f"{plain[column]:.{digits}f}{unit}"
-            verdict = judge(float(printed[column]), plain[column], mended[column])
+            verdict = judge(float(said), plain[column], mended[column])
             if verdict == "holds once Enduro is repaired":
                 shown += f"; repaired {mended[column]:.{digits}f}{unit}"
             where = f"main text, summary table, {setting}"
-            claims.append(Claim(f"{NAMES[agent]}: {label}", where, f"{int(printed[column])}{unit}", shown, verdict))
+            claims.append(Claim(f"{NAMES[agent]}: {label}", where, f"{int(said)}{unit}", shown, verdict))
     return claims
 
 
@@ -201,11 +196,11 @@ def quota_claims() -> list[Claim]:
         scores = normalised[agent].dropna()
         one_fewer = float(scores.sum() / (len(scores) - 1))
         near = f"near {one_fewer:.2f}: the sum of {len(scores)} games divided by {len(scores) - 1}"
-        for column, label in (("mean_percent", "mean"), ("median_percent", "median")):
-            said, value = printed[column], recomputed.loc[agent, column]
+        for label in ("mean", "median"):
+            said, value = printed[f"{label}_percent"], recomputed.loc[agent, f"{label}_percent"]
             because = near if label == "mean" and abs(one_fewer / said - 1) < 1e-3 else ""
-            verdict = judge(said, value, digits=2)
-            claims.append(Claim(f"{NAMES[agent]}: {label}", where, f"{said:.2f} %", f"{value:.2f} %", verdict, because))
+            shown = (f"{NAMES[agent]}: {label}", where, f"{said:.2f} %", f"{value:.2f} %")
+            claims.append(Claim(*shown, judge(said, value, digits=2), because))
     return claims
 
 
@@ -214,29 +209,26 @@ def win_claims() -> list[Claim]:
     claims = []
     for row in load_reference("printed_wins").itertuples():
         found = wins(row.table, row.first, row.second)
-        verdict: Verdict = "fails"
-        if row.wins == found.wins:
-            verdict = "holds"
-        elif row.wins == found.wins + found.ties:
-            verdict = "only if ties count"
+        ties_count = row.wins == found.wins + found.ties
+        verdict: Verdict = "holds" if row.wins == found.wins else "only if ties count" if ties_count else "fails"
         where = "main text, no-ops" if row.table == NO_OPS else "appendix, comparison with QUOTA"
-        claim = f"{NAMES[row.first]} beats {NAMES[row.second]}"
-        claims.append(Claim(claim, where, str(row.wins), found.text(), verdict))
+        claims.append(
+            Claim(f"{NAMES[row.first]} beats {NAMES[row.second]}", where, str(row.wins), found.text(), verdict)
+        )
     return claims
 
 
 def marks(table: str, mark: str) -> pd.DataFrame:
     """Each game's mark, and whether its score is above or equal to that of the best rival."""
     scores = raw(table)
-    rivals = scores[MARKED[table, mark]].max(axis=1)  # where a rival has no score, the others decide
-    return pd.DataFrame(
-        {
-            "best_rival": rivals,
-            "marked": scores[mark] == 1,
-            "wins": scores["pqr"] > rivals,
-            "ties": scores["pqr"] == rivals,
-        }
-    )
+    best = scores[MARKED[table, mark]].max(axis=1)  # where a rival has no score, the others decide
+    columns = {
+        "best_rival": best,
+        "marked": scores[mark] == 1,
+        "wins": scores["pqr"] > best,
+        "ties": scores["pqr"] == best,
+    }
+    return pd.DataFrame(columns)
 
 
 def mark_claims() -> list[Claim]:
@@ -249,17 +241,11 @@ def mark_claims() -> list[Claim]:
         missing = found.index[~found["marked"] & found["wins"]]
         listed = {"marked but beaten": wrong, "marked on a tie": tied, "not marked": missing}
         because = "; ".join(f"{what}: {', '.join(games)}" for what, games in listed.items() if len(games))
-        verdict: Verdict = "holds"
-        if len(wrong) or len(missing):
-            verdict = "fails"
-        elif len(tied):
-            verdict = "only if ties count"
+        failing = len(wrong) or len(missing)
+        verdict: Verdict = "fails" if failing else "only if ties count" if len(tied) else "holds"
         claim = f"{mark.removeprefix('pqr_')}: PQR wins against {', '.join(NAMES[r] for r in rivals)}"
-        printed, recomputed = (
-            f"{found['marked'].sum()} cells",
-            f"{found['wins'].sum()} wins, {found['ties'].sum()} tied",
-        )
-        claims.append(Claim(claim, f"appendix, {TITLES[table]}", printed, recomputed, verdict, because))
+        counts = f"{found['marked'].sum()} cells", f"{found['wins'].sum()} wins, {found['ties'].sum()} tied"
+        claims.append(Claim(claim, f"appendix, {TITLES[table]}", *counts, verdict, because))
     return claims
 
 

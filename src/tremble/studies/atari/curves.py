@@ -13,8 +13,7 @@ from tremble.report.figures import name_of
 from tremble.report.references import game_name
 from tremble.settings import SettingsError
 from tremble.studies.atari.plan import Plan
-from tremble.studies.atari.results import of_kind
-from tremble.studies.atari.tables import AtariRuns, atari_study, conditions, game_table, lead, shown
+from tremble.studies.atari.training import AtariRuns, atari_study, lead
 
 NOWHERE = "none"
 
@@ -42,14 +41,13 @@ def _is_of(path: Path, games: set[str]) -> bool:
 
 
 def report(runs: AtariRuns) -> str:
-    """Our curves, with published ones if they are given, and the paper's claim."""
+    """Published curves with ours if they are given, and the paper's claim."""
     plan, out = runs.plan, runs.options.out
     directory = str(STUDY.chosen(runs.options.choices)["published"])
     behind = "No published curves were given: `--set published=DIR` with Dopamine's JSON or DQN Zoo's CSV files draws them with ours."
     if directory != NOWHERE:
-        published = published_curves(Path(directory), plan)
+        published, ours = published_curves(Path(directory), plan), runs.curves()
         published.to_csv(out / "published.csv", index=False, lineterminator="\n")
-        ours = of_kind(runs.curves, "evaluation")
         early = published[published["frame"] <= max(plan.frames, int(published["frame"].min()))]
         draw_curves(pd.concat([early, ours]), out / "beside_published")
         draw_curves(pd.concat([published, ours]), out / "beside_published_whole")
@@ -57,26 +55,15 @@ def report(runs: AtariRuns) -> str:
 
 *Ours (tremble) and published curves up to the same frame, each labelled with its protocol and kind of return; lines of two protocols, or of training and evaluation, are not
 the same measurement. `beside_published_whole` has the published curves to their end; their values are in `published.csv`.*"""
-    return f"""# Curves on five games
+    return f"""{behind}
 
-{conditions(runs)}
-
-![curves](curves.png)
-
-{behind}
-
-## Game by game
-
-{game_table(runs, "evaluation")}
 ## The paper's claim
 
 Under sticky actions, the paper says, PQR improves dramatically over IQN and Rainbow in these games (best scores up to 50M frames). Differences of ours, seed by seed:
 *supported* if the interval lies above 0, *contradicted* if below, *inconclusive* otherwise. The paper's rivals are Dopamine's curves of training under another protocol;
 ours share PQR's.
 
-{claims(runs)}
-Raw data: `curves.csv`, `scores.csv` (one row a run), `final.csv` (every fresh game).
-"""
+{claims(runs)}"""
 
 
 def claims(runs: AtariRuns) -> str:
@@ -84,13 +71,16 @@ def claims(runs: AtariRuns) -> str:
     if "pqr" not in runs.plan.agents:
         return "PQR is not among the agents chosen.\n"
     games = [game_name(game) for game in runs.plan.games]
-    rows = []
-    for rival in runs.plan.agents:
-        if rival == "pqr":
-            continue
-        for measure, title in (("best", "best"), ("area", "mean height")):
-            leads = [lead(runs.scores_of(game, "pqr"), runs.scores_of(game, rival), measure) for game in games]
-            rows.append([f"PQR − {name_of(rival)}", title, *(shown(found, quick=runs.plan.quick) for found in leads)])
+    rows = [
+        [
+            f"PQR − {name_of(rival)}",
+            title,
+            *(lead(runs.of(game, "pqr"), runs.of(game, rival), measure, quick=runs.plan.quick) for game in games),
+        ]
+        for rival in runs.plan.agents
+        if rival != "pqr"
+        for measure, title in (("best", "best"), ("height", "mean height"))
+    ]
     return tables.markdown(["difference", "of", *games], rows, 2)
 
 
@@ -99,6 +89,7 @@ STUDY = atari_study(
     "curves on the five games of the paper's claim about sticky actions; --set agents=…, published=DIR",
     report,
     ("iqn", "rainbow_dopamine", "pqr"),
+    title="Curves on five games",
     games=("assault", "battle_zone", "beam_rider", "berzerk", "bowling"),
     protocol="paper_sticky",
     published=NOWHERE,

@@ -2,58 +2,16 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
 
 from tremble.report import figures
-from tremble.report.references import load_reference
 from tremble.report.scores import count_wins
-from tremble.studies.atari.claims import AGENTS, NAMES, NO_OPS, QUOTA, STICKY, measures, percent, summary
+from tremble.studies.atari.claims import AGENTS, NAMES, NO_OPS, QUOTA, STICKY, percent
 from tremble.studies.kit import Options
 
-COLOURS = figures.COLOURS | {
-    "iqn": "#588157",
-    "quota": "#b5838d",
-    "qrdqn_zoo": "#6b7280",
-    "qrdqn_zhang": "#a3a3a3",
-}
+COLOURS = figures.COLOURS | {"iqn": "#588157", "quota": "#b5838d", "qrdqn_zoo": "#6b7280", "qrdqn_zhang": "#a3a3a3"}
 AGREES, DIFFERS, TIE = "#2a6f97", "#d1495b", "#9ca3af"
 SETTINGS = {NO_OPS: "30 no-ops", STICKY: "sticky actions"}
-
-
-def draw_summary(options: Options) -> None:
-    """Printed and recomputed numbers of the summary table."""
-    printed = load_reference("atari55_summary")
-    labels = {
-        "mean_percent": "mean, %",
-        "median_percent": "median, %",
-        "above_human": "above human, games",
-        "above_dqn": "above DQN, games",
-    }
-    figure, axes = figures.new(2, 4, 11.0, 5.2, sharey=True)
-    agents = AGENTS[NO_OPS][::-1]
-    for row, (table, protocol) in zip(axes, ((NO_OPS, "noop"), (STICKY, "sticky")), strict=True):
-        recomputed = summary(table)
-        for ax, (column, label) in zip(row, labels.items(), strict=True):
-            for y, agent in enumerate(agents):
-                said, found = float(printed.loc[(agent, protocol), column]), float(recomputed.loc[agent, column])
-                # Differences by rounding are ignored.
-                colour = AGREES if abs(said - found) < 1 else DIFFERS
-                ax.plot([said, found], [y, y], color=colour, lw=2.5, alpha=0.35, solid_capstyle="round")
-                ax.plot(found, y, "o", color=colour, ms=7, zorder=3)
-                ax.plot(said, y, "o", mfc="white", mec=colour, mew=1.5, ms=11, zorder=2)
-                if colour == DIFFERS:
-                    text, place = f"{said:.0f} → {found:.0f}", ((said + found) / 2, y)
-                    style = {"ha": "center", "color": colour, "fontsize": 8}
-                    ax.annotate(text, place, (0, 8), textcoords="offset points", **style)
-            ax.set_yticks(range(len(agents)), [NAMES[agent] for agent in agents])
-            ax.set_ylim(-0.6, len(agents) - 0.3)
-            ax.margins(x=0.22)
-            if table == NO_OPS:
-                ax.set_title(label)
-        row[0].set_ylabel(SETTINGS[table], fontweight="bold")
-    figure.suptitle("Summary table: printed (ring) and recomputed from the paper's own raw scores (dot)", fontsize=11)
-    figures.save(figure, options.out / "summary")
 
 
 def leaving_out(table: str, count: int) -> tuple[list[str], pd.DataFrame]:
@@ -83,32 +41,6 @@ def draw_leaving_out(options: Options, count: int = 8) -> None:
     figures.save(figure, options.out / "leaving_out")
 
 
-def draw_measures(options: Options) -> None:
-    """Four summaries, with agents sorted by each."""
-    titles = {
-        "mean": "mean, %",
-        "median": "median, %",
-        "iqm": "interquartile mean, %",
-        "optimality_gap": "gap to human, % (less is better)",
-    }
-    figure, axes = figures.new(2, 4, 11.0, 5.0)
-    for row, table in zip(axes, (NO_OPS, STICKY), strict=True):
-        found = measures(table)
-        for ax, (name, title) in zip(row, titles.items(), strict=True):
-            column = found[name].sort_values(ascending=name != "optimality_gap")
-            for y, agent in enumerate(column.index):
-                ax.barh(y, column[agent], color=COLOURS[agent], alpha=1.0 if agent == "pqr" else 0.55, height=0.68)
-                ax.text(column[agent], y, f" {column[agent]:.0f}", va="center", fontsize=9)
-            ax.set_yticks(range(len(column)), [NAMES[agent] for agent in column.index])
-            ax.grid(axis="y", visible=False)
-            ax.margins(x=0.24)
-            if table == NO_OPS:
-                ax.set_title(title, fontsize=10)
-        row[0].set_ylabel(SETTINGS[table], fontweight="bold")
-    figure.suptitle("Who is ahead depends on the summary (best on top; Enduro repaired)", fontsize=11)
-    figures.save(figure, options.out / "measures")
-
-
 def draw_games(table: str, options: Options) -> None:
     """Difference between PQR and each rival, by game."""
     normalised = percent(table, repaired=True) / 100
@@ -136,10 +68,13 @@ def draw_games(table: str, options: Options) -> None:
 
 def write_games(options: Options) -> None:
     """Normalised scores of every game, agent and table, for other programs."""
-    frames = []
-    for table in (NO_OPS, STICKY, QUOTA):
-        tidy = percent(table).rename_axis("game").reset_index().melt("game", var_name="agent", value_name="percent")
-        frames.append(tidy.assign(table=table))
-    games = pd.concat(frames)[["table", "game", "agent", "percent"]]
-    games["percent"] = np.round(games["percent"], 3)
+    tidy = [
+        percent(table)
+        .rename_axis("game")
+        .reset_index()
+        .melt("game", var_name="agent", value_name="percent")
+        .assign(table=table)
+        for table in (NO_OPS, STICKY, QUOTA)
+    ]
+    games = pd.concat(tidy)[["table", "game", "agent", "percent"]].round(3)
     games.to_csv(options.out / "games.csv", index=False, lineterminator="\n")

@@ -11,7 +11,8 @@ from tremble.atari.protocols import AtariProtocol, find_protocol
 from tremble.presets import PRESETS
 from tremble.report.references import game_name
 from tremble.settings import SettingsError
-from tremble.studies.kit import Cell, Options, Study, known_names
+from tremble.studies.kit import Options, Study, known_names
+from tremble.sweep_records import Cell
 
 ON_POLICY = {"quota_onpolicy": 16}
 """Agents without replay, with the number of parallel environments they were published with."""
@@ -99,25 +100,15 @@ def cells_of(plan: Plan) -> list[Cell]:
     env_options: dict[str, Any] = {"protocol": plan.protocol.name}
     if plan.quick:
         env_options["cap_frames"] = QUICK_CAP_FRAMES
-    run = {
-        "record_every": max(1000, plan.steps // 1000),
-        "evaluate_every": plan.evaluate_every,
-    }
-    run |= {"evaluate_episodes": plan.episodes} if plan.episodes else {"evaluate_steps": plan.protocol.evaluate_steps}
-    return [
-        Cell(
-            label(game, agent),
-            agent,
-            agent_options(agent, plan),
-            env_options,
-            id_of(game),
-            None,
-            run | ({"n_envs": ON_POLICY[agent]} if agent in ON_POLICY else {}),
-            plan.steps,
-        )
-        for game in plan.games
-        for agent in plan.agents
-    ]
+    length = {"evaluate_episodes": plan.episodes} if plan.episodes else {"evaluate_steps": plan.protocol.evaluate_steps}
+    run = {"record_every": max(1000, plan.steps // 1000), "evaluate_every": plan.evaluate_every, **length}
+
+    def cell(game: str, agent: str) -> Cell:
+        options = agent_options(agent, plan), env_options, None
+        own = {"n_envs": ON_POLICY[agent]} if agent in ON_POLICY else {}
+        return Cell(label(game, agent), agent, id_of(game), *options, run | {"final_episodes": 100} | own, plan.steps)
+
+    return [cell(game, agent) for game in plan.games for agent in plan.agents]
 
 
 def agent_options(agent: str, plan: Plan) -> dict[str, Any]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-import pandas as pd
+import numpy as np
 
 from tremble.report import tables
 from tremble.report.statistics import verdict
-from tremble.studies.atari.results import area, of_kind
-from tremble.studies.atari.tables import AtariRuns, atari_study, conditions, game_table, lead, shown, text
+from tremble.studies.atari.training import AtariRun, AtariRuns, area, atari_study, lead, text
+from tremble.studies.kit import Results
+from tremble.studies.parts import difference, over_seeds, values, write_runs
 
 GAMES = ("pong",)
 AGENTS = ("pqr", "pqr_const", "pqr_opt", "pqr_sqrt_log", "pqr_sqrt_log_opt")
@@ -48,41 +48,51 @@ CLAIMS = (
 )
 
 
-def phases(curves: pd.DataFrame, frames: int) -> pd.DataFrame:
-    """For each run the mean height of its early evaluations, and mean and standard deviation of its late ones."""
-    rows = []
-    for (agent, seed), curve in of_kind(curves, "evaluation").groupby(["agent", "seed"], sort=False):
-        curve = curve.sort_values("frame")
-        at, values = curve["frame"].to_numpy(), curve["value"].to_numpy()
-        early, late = at <= max(EARLY * frames, at[0]), at > min(LATE * frames, at[-1] - 1)
-        rows.append((agent, seed, area(at[early], values[early]), values[late].mean(), values[late].std()))
-    return pd.DataFrame(rows, columns=["agent", "seed", "early", "late", "late_spread"])
+@dataclass(frozen=True)
+class Phases:
+    """One run."""
+
+    seed: int
+    early: float
+    """Mean height of its early evaluations."""
+    late: float
+    late_spread: float
+    """Mean and standard deviation of its late ones."""
 
 
-def top_table(found: pd.DataFrame, agents: Sequence[str]) -> str:
+def phases(run: AtariRun, frames: int) -> Phases:
+    """The phases of a run of so many frames."""
+    at, means = run.frames, run.means
+    early, late = at <= max(EARLY * frames, at[0]), at > min(LATE * frames, at[-1] - 1)
+    ends = means[late]
+    return Phases(run.seed, area(at[early], means[early]), float(ends.mean()), float(ends.std()))
+
+
+def top_table(found: Results) -> str:
     """Early and late scores, and the number of seeds that reach the maximum."""
     rows = []
-    for agent in agents:
-        here = found[found["agent"] == agent]
+    for agent, runs in found.items():
+        late = np.array(values(runs, "late"))
         cells = ["–"] * 5
-        if len(here):
-            between = f"{here['late'].std(ddof=1):.2f}" if len(here) > 1 else "–"
-            reached = f"{(here['late'] >= NEAR).sum()} of {len(here)}"
-            cells = [text(here["early"]), text(here["late"]), between, f"{here['late_spread'].mean():.2f}", reached]
+        if len(late):
+            between = f"{late.std(ddof=1):.2f}" if len(late) > 1 else "–"
+            reached = f"{(late >= NEAR).sum()} of {len(late)}"
+            means = [text(over_seeds(runs, name)) for name in ("early", "late")]
+            cells = [*means, between, f"{np.mean(values(runs, 'late_spread')):.2f}", reached]
         rows.append([CALLED.get(agent, agent), *cells])
     header = ["curve", "early [95 %]", "late [95 %]", "late: spread of seeds", "late: spread in time", "at the maximum"]
     return tables.markdown(header, rows)
 
 
-def stability(found: pd.DataFrame, *, quick: bool) -> str:
+def stability(found: Results, *, quick: bool) -> str:
     """Verdict on the claim that only PQR reaches the maximum in every seed."""
     if quick:
         return "no verdict"
-    lowest = found.groupby("agent", sort=False)["late"].min()
-    others = [CALLED.get(agent, agent) for agent in lowest.index[lowest >= NEAR] if agent != "pqr"]
-    if "pqr" not in lowest:
+    reached = [agent for agent, runs in found.items() if runs and min(values(runs, "late")) >= NEAR]
+    others = [CALLED.get(agent, agent) for agent in reached if agent != "pqr"]
+    if not found.get("pqr"):
         return "there are no runs of PQR"
-    if lowest["pqr"] < NEAR:
+    if "pqr" not in reached:
         return "contradicted here: PQR does not reach it in every seed"
     if others:
         return f"partly supported: PQR reaches it in every seed, but so does {', '.join(others)}"
@@ -92,32 +102,26 @@ def stability(found: pd.DataFrame, *, quick: bool) -> str:
 def report(runs: AtariRuns) -> str:
     """Scores early and late, and verdicts on the paper's ordering."""
     plan = runs.plan
-    found = phases(runs.curves, plan.frames)
-    found.round(4).to_csv(runs.options.out / "phases.csv", index=False, lineterminator="\n")
+    found = {agent: [phases(run, plan.frames) for run in runs.of("Pong", agent)] for agent in plan.agents}
+    numbers = {name: f"{{0.{name}:.4f}}" for name in ("early", "late", "late_spread")}
+    write_runs(runs.options.out / "phases.csv", found, {"seed": "{0.seed}", **numbers}, ["agent"])
     supported, rows = 0, []
     for claim in CLAIMS:
-        first, second = (found[found["agent"] == agent] for agent in (claim.first, claim.second))
-        interval = lead(first, second, claim.when)
-        supported += interval is not None and verdict(interval, quick=plan.quick) == "reproduced"
-        if {claim.first, claim.second} <= set(plan.agents):
+        if {claim.first, claim.second} <= found.keys():
+            pair = found[claim.first], found[claim.second]
+            supported += verdict(difference(*pair, claim.when), quick=plan.quick) == "reproduced"
             name = f"{CALLED[claim.first]} − {CALLED[claim.second]}, {claim.when}"
-            rows.append([claim.text, name, shown(interval, quick=plan.quick)])
+            rows.append([claim.text, name, lead(*pair, claim.when, quick=plan.quick)])
     tally = f"{supported} of {len(CLAIMS)} orderings are supported at {plan.frames:,} frames.\n\n"
-    return f"""# Schedules of the perturbation on Pong
-
-{conditions(runs)}
-
-The paper's figure has five curves without numbers, and does not say how long they are or which scales the other schedules have; ours are Δ = 1 for the constant, and DLTV's 50 in
+    return f"""The paper's figure has five curves without numbers, and does not say how long they are or which scales the other schedules have; ours are Δ = 1 for the constant, and DLTV's 50 in
 √(log t/t). Its Pong is “v4”; protocol `paper_v4` is the reading in which that means a random frame skip.
-
-![curves](curves.png)
 
 ## Early and late
 
 *Early* is the mean height of the curve in the first third of the run, *late* the mean of the evaluations in its last quarter; the maximum is {MAXIMUM:g}, and a run is *at the maximum* if its
 late mean is at least {NEAR:g}.
 
-{top_table(found, plan.agents)}
+{top_table(found)}
 ## The paper's ordering
 
 Differences seed by seed: *supported* if the interval lies above 0, *contradicted* if below, *inconclusive* otherwise.
@@ -125,10 +129,7 @@ Differences seed by seed: *supported* if the interval lies above 0, *contradicte
 {tables.markdown(["the paper says", "difference", "ours [95 %]"], rows, 2)}
 *PQR is the only method that stably achieves the maximum score*: {stability(found, quick=plan.quick)}.
 
-{"" if plan.quick else tally}## Scores
-
-{game_table(runs, "evaluation")}
-Raw data: `phases.csv`, `curves.csv`, `scores.csv` (one row a run), `final.csv` (every fresh game).
+{"" if plan.quick else tally}Raw data: `phases.csv`.
 """
 
 
@@ -137,6 +138,7 @@ STUDY = atari_study(
     "the paper's ablation on Pong: five schedules of the perturbation; --set frames=…, protocol=…",
     report,
     AGENTS,
+    title="Schedules of the perturbation on Pong",
     games=GAMES,
     games_fixed=True,
 )

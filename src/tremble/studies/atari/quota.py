@@ -8,7 +8,8 @@ from tremble.report import tables
 from tremble.report.figures import name_of
 from tremble.report.scores import count_wins
 from tremble.studies.atari.claims import NAMES, QUOTA, raw
-from tremble.studies.atari.tables import AtariRuns, atari_study, conditions, millions, summary_table, text
+from tremble.studies.atari.training import AtariRuns, atari_study, millions, text
+from tremble.studies.parts import over_seeds
 
 FRAMES = 40_000_000
 AGENTS = ("qrdqn", "quota", "quota_onpolicy", "dltv", "pqr")
@@ -35,9 +36,8 @@ def score_table(runs: AtariRuns) -> str:
     columns = list(dict.fromkeys(column for agent in agents for column in PRINTED_COLUMNS.get(agent, ())))
     rows = []
     for game in dict.fromkeys(name for _, name, _ in runs.plan.labels()):
-        ours = [runs.scores_of(game, agent)["best"] for agent in agents]
         theirs = printed.reindex([game])[columns].iloc[0]
-        row = [text(best) if len(best) else "–" for best in ours]
+        row = [text(over_seeds(runs.of(game, agent), "best")) for agent in agents]
         rows.append([game, *row, *("–" if pd.isna(value) else f"{value:,g}" for value in theirs)])
     header = ["game", *(f"ours: {called(a)}" for a in agents), *(f"paper: {NAMES[c]}" for c in columns)]
     return tables.markdown(header, rows)
@@ -45,8 +45,10 @@ def score_table(runs: AtariRuns) -> str:
 
 def wins(runs: AtariRuns) -> str:
     """Number of games in which PQR is ahead of each rival, in our runs and in the paper's table on the same games."""
-    evaluations = runs.scores[runs.scores["returns"] == "evaluation"]
-    ours, printed = evaluations.pivot_table(index="game", columns="agent", values="best"), raw(QUOTA)
+    best = {label: over_seeds(found, "best").estimate for label, found in runs.results.items() if found}
+    ours = pd.Series(best).rename_axis("label").reset_index(name="best")
+    ours[["game", "agent"]] = ours["label"].str.split(" | ", regex=False, expand=True)
+    ours, printed = ours.pivot(index="game", columns="agent", values="best"), raw(QUOTA)
     rows = []
     for rival in runs.plan.agents:
         if rival == "pqr" or not {"pqr", rival} <= set(ours):
@@ -70,11 +72,7 @@ def wins(runs: AtariRuns) -> str:
 def report(runs: AtariRuns) -> str:
     """Our scores with the paper's table, and what the table compares."""
     plan = runs.plan
-    return f"""# The comparison with QUOTA
-
-{conditions(runs, FRAMES)}
-
-## What “40M” means
+    return f"""## What “40M” means
 
 The paper's table is headed 40M frames. Its QUOTA and QR-DQN (Zhang) columns are copied from the QUOTA paper, whose 40M are **steps of the agent**, with four frames each: 160M frames. DLTV and PQR
 had 40M frames, a quarter of that, and QR-DQN (zoo) is DQN Zoo's curve cut at 40M frames. Here all agents have the same {plan.frames:,} frames ({millions(plan.steps)} steps);
@@ -88,14 +86,7 @@ QUOTA is included twice: *as published*, without replay, on rollouts of 5 steps 
 {score_table(runs)}
 ## Games won
 
-{wins(runs)}
-## Human-normalised, ours
-
-{summary_table(runs, "evaluation", "best")}
-![curves](curves.png)
-
-Raw data: `curves.csv`, `scores.csv` (one row a run), `final.csv` (every fresh game).
-"""
+{wins(runs)}"""
 
 
 STUDY = atari_study(
@@ -103,6 +94,8 @@ STUDY = atari_study(
     "QR-DQN, QUOTA, DLTV and PQR on 49 games at 40M frames, with the paper's table; --set games=…, frames=…",
     report,
     AGENTS,
+    title="The comparison with QUOTA",
     games=GAMES_49,
     frames=FRAMES,
+    published_frames=FRAMES,
 )

@@ -88,7 +88,8 @@ def draw_calibration(results: Results, options: Options) -> None:
             continue
         predicted = np.concatenate([run.final.predicted.ravel() for run in sound])
         happened = np.concatenate(values(sound, "final.discounted"))
-        bins = np.linspace(*np.quantile(np.concatenate([predicted, happened]), [0.005, 0.995]), 41)
+        low, high = np.quantile(np.concatenate([predicted, happened]), [0.005, 0.995])
+        bins = np.linspace(low, high, 41)
         outline: dict[str, Any] = {"histtype": "step", "color": colour_of(label), "linewidth": 1.8}
         axis.hist(happened, bins, density=True, color="#9ca3af", alpha=0.7, label="Monte-Carlo")
         axis.hist(predicted, bins, density=True, label="predicted", **outline)

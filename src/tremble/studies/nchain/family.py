@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -71,7 +72,8 @@ def search_cells(options: Options) -> list[Cell]:
     return [candidate(name, rate) for name in agents(options) for rate in (RATES[1:] if options.quick else RATES)]
 
 
-class Tried(NamedTuple):
+@dataclass(frozen=True)
+class Tried:
     """A run of the search."""
 
     seed: int

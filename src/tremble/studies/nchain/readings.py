@@ -71,7 +71,7 @@ def compare(results: Results, options: Options) -> Differences:
     for reading, (_, _, affected) in READINGS.items():
         for first, second in CLAIMS:
             if first in affected or second in affected:
-                ours = difference(*(runs_of(results, reading, agent) for agent in (first, second)), "count")
+                ours = difference(runs_of(results, reading, first), runs_of(results, reading, second), "count")
                 said = verdict(ours, published(first) - published(second), quick=options.quick)
                 found[reading][first, second] = ours, said
     return found

@@ -26,7 +26,7 @@ def draw(results: Results, options: Options, seed: int) -> None:
         snapshots = run.run.snapshots
         for axis, time in zip(row, times, strict=True):
             at = int(np.argmin(np.abs(run.steps - time)))  # the nearest record
-            scores = None if agent == "qrdqn" else snapshots["scores"][at]
+            scores = snapshots["scores"][at][: 0 if agent == "qrdqn" else None]
             draw_panel(axis, run, snapshots["atoms"][at], scores)
             if agent == AGENTS[0]:
                 axis.set_title(f"{run.steps[at]:,} steps")
@@ -40,7 +40,7 @@ def draw(results: Results, options: Options, seed: int) -> None:
     figures.save(figure, options.out / "returns")
 
 
-def draw_panel(axis: Any, run: NChainResult, atoms: np.ndarray, scores: np.ndarray | None) -> None:
+def draw_panel(axis: Any, run: NChainResult, atoms: np.ndarray, scores: np.ndarray) -> None:
     """Densities on a root scale, because the truth of the left end is twenty times as high as the rest; scores below."""
     grid, top = np.linspace(2.5, 12.0, 700), 0.0
     for action, name in ACTIONS:
@@ -50,7 +50,7 @@ def draw_panel(axis: Any, run: NChainResult, atoms: np.ndarray, scores: np.ndarr
         axis.fill_between(grid, curve, color=colour, alpha=0.18, linewidth=0)
         axis.plot(grid, curve, color=colour, linewidth=1.8)
         top = max(top, float(curve.max()), float(truth.max()))
-    for action, name in () if scores is None else ACTIONS:
+    for action, name in ACTIONS if len(scores) else ():
         score, colour = float(scores[action]), figures.COLOURS[name]
         marker = ">" if score > grid[-1] else "<" if score < grid[0] else "o"
         face = colour if score == scores.max() else "white"

@@ -10,14 +10,15 @@ import numpy as np
 from matplotlib.patches import Rectangle
 
 from tremble.report import figures, tables
-from tremble.report.statistics import NOT_NEGATIVE, mean_interval
-from tremble.settings import SettingsError
+from tremble.report.statistics import NOT_NEGATIVE
 from tremble.studies.kit import Options, Results, Study
+from tremble.studies.parts import over_seeds, write_runs
+from tremble.sweep_records import Cell
+from tremble.sweeps.finished_run import FinishedRun
 from tremble.theory import risky_grid
 from tremble.theory.lattice import Lattice, followed
 from tremble.theory.risk_greedy import FixedPoint, Greedy, acting_only, fixed_point, mean_greedy
 from tremble.theory.static_cvar import StaticCVaR, static_cvar
-from tremble.training.many import train_many
 from tremble.wasserstein import wasserstein
 from tremble.worlds.risky_grid import MOVES, RiskyGrid
 
@@ -25,7 +26,6 @@ ETA = 0.25
 LEARNED = {"(i) acting only": "behaviour", "(ii) risk-greedy": "both"}
 """Where an agent applies the criterion."""
 SETTINGS: dict[str, Any] = {
-    "hyperparameters": "nchain",
     "criterion": "cvar",
     "eta": ETA,
     "gamma": 1.0,
@@ -83,12 +83,6 @@ class Exact:
             return float("nan")
         return self.cvar(followed(z, policy)[self.lattice.start])
 
-    def visits(self, policy: np.ndarray) -> np.ndarray:
-        """Expected visits of each cell in an episode of a policy."""
-        onward = followed(self.lattice.law.sum(0), policy) * ~self.lattice.terminal
-        first = (np.arange(len(policy)) == self.lattice.start).astype(float)
-        return np.linalg.solve(np.eye(len(policy)) - onward.T, first)
-
 
 def cycling() -> FixedPoint:
     """The same backup on a grid with more slips and smaller gains, where it does not converge."""
@@ -105,25 +99,10 @@ def solve() -> Exact:
     return Exact(env, lattice, greedy, settled, from_mean, static_cvar(lattice, ETA))
 
 
-def by_quantiles(exact: Exact, n: int, iterations: int = 400) -> float:
-    """CVaR at the start if the policy of (ii) is evaluated with ``n`` quantiles a state in place of all returns.
-
-    Each backup keeps the quantiles at (i - 1/2)/n of the exact mixture, which loses the tails first.
-    """
-    lattice, policy = exact.lattice, exact.settled.found.policy
-    levels, z = (np.arange(n) + 0.5) / n, np.zeros((len(policy), n))
-    for _ in range(iterations):
-        new = np.zeros_like(z)
-        for state in np.flatnonzero(~lattice.terminal):
-            law = lattice.law[:, state, policy[state]]
-            reward, after = np.nonzero(law)
-            values = lattice.unit * lattice.shifts[reward][:, None] + z[after]  # z of a terminal state is 0
-            order = np.argsort(values, axis=None)
-            mass = np.cumsum(np.repeat(law[reward, after] / n, n)[order])
-            new[state] = values.ravel()[order][np.searchsorted(mass, levels - 1e-12)]
-        z = new
-    worst = np.clip(ETA * n - np.arange(n), 0.0, 1.0)
-    return float(z[lattice.start] @ worst / worst.sum())
+def worst(quantiles: np.ndarray) -> float:
+    """CVaR of a distribution given by quantiles in order."""
+    weights = np.clip(ETA * len(quantiles) - np.arange(len(quantiles)), 0.0, 1.0)
+    return float(quantiles @ weights / weights.sum())
 
 
 @dataclass(frozen=True)
@@ -143,37 +122,30 @@ class Learned:
     """Share of visits of the exact solution in which the action is the same."""
 
 
-def learn(exact: Exact, options: Options) -> dict[str, list[Learned]]:
-    """QR-DQN with CVaR for behaviour alone, and for both; all seeds in one program."""
-    made: dict[str, list[Learned]] = {}
-    start, cells = exact.lattice.start, np.eye(exact.env.n_cells, dtype=np.float32)
+def cells(options: Options) -> list[Cell]:
+    """QR-DQN with CVaR for behaviour alone, and for both."""
     decay = {"decay_updates": options.steps - SETTINGS["start_steps"], "epsilon_decay_steps": options.steps / 4}
-    for name, where in LEARNED.items():
-        runs = train_many(
-            "qrdqn",
-            "risky-grid",
-            steps=options.steps,
-            seeds=range(options.seeds),
-            record_every=options.steps,
-            criterion_for=where,
-            **SETTINGS,
-            **decay,
-        )
-        goal, predicted = exact.greedy[name].policy, exact.predicted(name)
-        weight = exact.visits(goal)[: len(cells)]
-        made[name] = []
-        for run in runs:
-            dist = run.agent.distribution(cells)
-            cvars = np.asarray(jax.jit(lambda d: d.cvar(ETA))(dist))
-            policy = np.append(cvars.argmax(-1), 0)
-            w1 = wasserstein(dist.atoms[start, goal[start]], exact.lattice.values, 1, weights_b=predicted)
-            agreement = float((weight * (policy == goal)[: len(cells)]).sum() / weight.sum())
-            own = exact.experienced_cvar(policy)
-            made[name].append(Learned(run.spec.seed, policy, w1, float(cvars[start].max()), own, agreement))
-    return made
+    run = {"record_every": options.steps}
+    return [
+        Cell(name, "qrdqn", "risky-grid", SETTINGS | decay | {"criterion_for": where}, {}, "nchain", run)
+        for name, where in LEARNED.items()
+    ]
 
 
-def draw_policies(exact: Exact, learned: dict[str, list[Learned]], options: Options) -> None:
+def judge(exact: Exact, name: str, run: FinishedRun) -> Learned:
+    """What a trained agent does, beside the exact solution."""
+    start, n = exact.lattice.start, exact.env.n_cells
+    goal, predicted = exact.greedy[name].policy, exact.predicted(name)
+    weight = exact.lattice.visits(goal)[:n]
+    dist = run.agent().distribution(np.eye(n, dtype=np.float32))
+    cvars = np.asarray(jax.jit(lambda d: d.cvar(ETA))(dist))
+    policy = np.append(cvars.argmax(-1), 0)
+    w1 = wasserstein(dist.atoms[start, goal[start]], exact.lattice.values, 1, weights_b=predicted)
+    agreement = float((weight * (policy == goal)[:n]).sum() / weight.sum())
+    return Learned(run.seed, policy, w1, float(cvars[start].max()), exact.experienced_cvar(policy), agreement)
+
+
+def draw_policies(exact: Exact, learned: Results, options: Options) -> None:
     """The grid with the exact policies and those learned with the first seed."""
     env = exact.env
     shown = {f"{name}, exact": (found.policy, COLOURS[name]) for name, found in exact.greedy.items()}
@@ -186,17 +158,14 @@ def draw_policies(exact: Exact, learned: dict[str, list[Learned]], options: Opti
             axis.text(column + 0.3, bottom + 0.38, "±", fontsize=9, color="#d1495b", ha="center", va="center")
         axis.add_patch(Rectangle((env.width - 1.5, bottom - 0.5), 1, 1, color="#d8ead9"))
         ends = np.isfinite(exact.experienced_cvar(policy))
-        often = exact.visits(policy) if ends else np.ones(env.n_cells)
+        often = exact.lattice.visits(policy) if ends else np.ones(env.n_cells)
         for cell in range(env.n_cells - 1):
             row, column = divmod(cell, env.width)
             down, right = MOVES[int(policy[cell])]
             strength = 0.25 + 0.75 * min(float(often[cell]), 1.0)
-            axis.annotate(
-                "",
-                (column + 0.32 * right, row + 0.32 * down),
-                (column - 0.32 * right, row - 0.32 * down),
-                arrowprops={"arrowstyle": "-|>", "color": colour, "alpha": strength, "linewidth": 1.8},
-            )
+            ends_at = (column + 0.32 * right, row + 0.32 * down), (column - 0.32 * right, row - 0.32 * down)
+            look = {"arrowstyle": "-|>", "color": colour, "alpha": strength, "linewidth": 1.8}
+            axis.annotate("", *ends_at, arrowprops=look)
         axis.set(xlim=(-0.5, env.width - 0.5), ylim=(bottom + 0.5, -0.5), title=title, xticks=[], yticks=[])
         axis.set_aspect("equal")
         axis.grid(False)
@@ -213,13 +182,8 @@ def draw_returns(exact: Exact, options: Options) -> None:
         axis.step(exact.lattice.values, np.cumsum(law), where="post", color=COLOURS[name], label=name)
         axis.axvline(exact.cvar(law), color=COLOURS[name], linewidth=0.9, linestyle=":")
     axis.axhline(ETA, color="#111111", linewidth=0.7)
-    axis.set(
-        xlim=(-2.0, 2.3),
-        ylim=(0, 1),
-        xlabel="return from the start",
-        ylabel="probability of less",
-        title=f"Returns of each policy (dotted: CVaR at {ETA:g})",
-    )
+    axis.set(xlim=(-2.0, 2.3), ylim=(0, 1), xlabel="return from the start", ylabel="probability of less")
+    axis.set_title(f"Returns of each policy (dotted: CVaR at {ETA:g})")
     axis.legend(fontsize=8, loc="upper left")
     figures.save(figure, options.out / "returns")
 
@@ -233,7 +197,7 @@ def exact_rows(exact: Exact) -> list[list[str]]:
     ]
 
 
-def singly(exact: Exact, learned: dict[str, list[Learned]]) -> str:
+def singly(exact: Exact, learned: Results) -> str:
     """Number of runs that agree with the exact policy, and the small action gaps of the mean that (i) depends on."""
     alike = "; ".join(
         f"{sum(run.agreement > 0.98 for run in runs)} of {len(runs)} as {name}" for name, runs in learned.items()
@@ -255,40 +219,41 @@ def convergence(point: FixedPoint, beginning: str) -> str:
     return f"From {beginning} the risk-greedy backup did **not** converge in {point.iterations:,} iterations: {how}."
 
 
-def analyse(results: Results, options: Options) -> str:
-    """Solve, train and report; there are no stored runs."""
-    if options.steps <= SETTINGS["start_steps"]:
-        raise SettingsError(f"learning starts after {SETTINGS['start_steps']} steps: give the study more")
-    exact = solve()
-    learned = learn(exact, options)
-    draw_policies(exact, learned, options)
-    draw_returns(exact, options)
-    tables.write_csv(
-        options.out / "learned.csv",
-        ["solution", "seed", "agreement", "w1_at_start", "predicted_cvar", "experienced_cvar"],
-        [
-            [k, run.seed, f"{run.agreement:.4f}", f"{run.w1:.4f}", f"{run.predicted_cvar:.4f}", f"{run.cvar:.4f}"]
-            for k, runs in learned.items()
-            for run in runs
-        ],
-    )
-    by_value = zip(exact.lattice.values, *exact.laws().values(), strict=True)
-    reached = [(value, masses) for value, *masses in by_value if max(masses) > 5e-9]
-    tables.write_csv(
-        options.out / "returns.csv",
-        ["return", *exact.laws()],
-        [[f"{value:.2f}", *(f"{mass:.8f}" for mass in masses)] for value, masses in reached],
-    )
+def learned_rows(exact: Exact, learned: Results) -> list[list[str]]:
+    """What agents predict and experience, beside the exact numbers."""
     rows = []
     for name, runs in learned.items():
-        predicted = mean_interval([run.predicted_cvar for run in runs])
-        experienced = mean_interval([run.cvar for run in runs])
-        w1 = mean_interval([run.w1 for run in runs], between=NOT_NEGATIVE)
-        agreement = mean_interval([run.agreement for run in runs], between=(0, 1))
-        exactly = [f"{exact.cvar(law):.3f}" for law in (exact.predicted(name), exact.laws()[name])]
-        rows.append(
-            [name, exactly[0], predicted.text(3), exactly[1], experienced.text(3), w1.text(3), agreement.text(2)]
-        )
+        believed, real = (f"{exact.cvar(law):.3f}" for law in (exact.predicted(name), exact.laws()[name]))
+        predicted, experienced = (over_seeds(runs, which).text(3) for which in ("predicted_cvar", "cvar"))
+        w1, alike = over_seeds(runs, "w1", NOT_NEGATIVE).text(3), over_seeds(runs, "agreement", (0, 1)).text(2)
+        rows.append([name, believed, predicted, real, experienced, w1, alike])
+    return rows
+
+
+def analyse(results: Results, options: Options) -> str:
+    """Solve, judge the agents and report."""
+    exact = solve()
+    learned = {name: [judge(exact, name, run) for run in runs] for name, runs in results.items()}
+    draw_policies(exact, learned, options)
+    draw_returns(exact, options)
+    numbers = {
+        "agreement": "agreement",
+        "w1_at_start": "w1",
+        "predicted_cvar": "predicted_cvar",
+        "experienced_cvar": "cvar",
+    }
+    columns = {"seed": "{0.seed}"} | {column: f"{{0.{name}:.4f}}" for column, name in numbers.items()}
+    write_runs(options.out / "learned.csv", learned, columns, ["solution"])
+    by_value = zip(exact.lattice.values, *exact.laws().values(), strict=True)
+    reached = [(value, masses) for value, *masses in by_value if max(masses) > 5e-9]
+    rows = [[f"{value:.2f}", *(f"{mass:.8f}" for mass in masses)] for value, masses in reached]
+    tables.write_csv(options.out / "returns.csv", ["return", *exact.laws()], rows)
+    by_quantiles = {
+        n: worst(exact.lattice.quantile_returns(exact.settled.found.policy, n)[exact.lattice.start])
+        for n in (SETTINGS["n_quantiles"], 1000)
+    }
+    heads = ["", "CVaR predicted, exact", "learned [95 %]", "CVaR experienced, exact", "learned [95 %]"]
+    heads += ["W1 of the prediction [95 %]", "same action, share of visits [95 %]"]
     same = np.allclose(exact.settled.found.experienced, exact.from_mean.found.experienced, atol=1e-6)
     others = {name: exact.greedy[name].policy != exact.greedy["mean"].policy for name in LEARNED}
     where = ", ".join(f"{name} in {int(other[: exact.env.n_cells - 1].sum())} cells" for name, other in others.items())
@@ -319,9 +284,9 @@ a move slips sideways with probability {float(exact.env.slip):g}. Undiscounted, 
 QR-DQN with {SETTINGS["n_quantiles"]} quantiles and the criterion CVaR, {options.steps:,} steps, {options.seeds} seeds, trained inside XLA: for behaviour alone, which should be (i), and for the bootstrap too, which should be (ii). The policy that
 an agent learned is then evaluated exactly.
 
-{tables.markdown(["", "CVaR predicted, exact", "learned [95 %]", "CVaR experienced, exact", "learned [95 %]", "W1 of the prediction [95 %]", "same action, share of visits [95 %]"], rows)}
-That (ii) predicts too much is partly due to the representation: the same policy evaluated exactly, but with {SETTINGS["n_quantiles"]} quantiles a state, has a predicted CVaR of {by_quantiles(exact, SETTINGS["n_quantiles"]):.3f}, with 1,000
-quantiles {by_quantiles(exact, 1000):.3f}. Every backup keeps the quantiles of a mixture and loses its tails, the worst outcomes first.
+{tables.markdown(heads, learned_rows(exact, learned))}
+That (ii) predicts too much is partly due to the representation: the same policy evaluated exactly, but with {SETTINGS["n_quantiles"]} quantiles a state, has a predicted CVaR of {by_quantiles[SETTINGS["n_quantiles"]]:.3f}, with 1,000
+quantiles {by_quantiles[1000]:.3f}. Every backup keeps the quantiles of a mixture and loses its tails, the worst outcomes first.
 
 {singly(exact, learned)}
 
@@ -334,7 +299,7 @@ Raw data: `learned.csv`, `returns.csv`.
 STUDY = Study(
     "risk",
     "CVaR at acting, in the bootstrap and over the whole return: exact solutions on a risky grid, and trained agents",
-    lambda options: [],
+    cells,
     analyse,
     seeds=5,
     quick_seeds=2,
