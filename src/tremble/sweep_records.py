@@ -136,11 +136,11 @@ def outcome_file(directory: Path) -> Path:
 def read_outcome(path: Path) -> Outcome | None:
     """The outcome in a file; None if there is none yet."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return None
-    except OSError:
-        text = read_text(path)  # says what is wrong
+        text = read_text(path)
+    except CheckpointError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return None
+        raise
     outcome: Outcome = as_record(parse(text, escape.plain(path)), Outcome, escape.plain(path))
     if outcome.state not in (*RESULTS, *FAILURES):
         raise CheckpointError(f"{escape.plain(path)} is no outcome of a run: its state is {outcome.state!r}")

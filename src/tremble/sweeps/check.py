@@ -11,8 +11,9 @@ from tremble.records import CheckpointError
 from tremble.report.run_score import METRICS
 from tremble.settings import SettingsError, import_named, import_optional, nearest
 from tremble.sweep_records import read_outcome
+from tremble.sweeps.claimed_run import saved_step
 from tremble.sweeps.folder import PlannedRun, SweepFolder
-from tremble.sweeps.sweep import Sweep, folder_name, known_settings, spec_of
+from tremble.sweeps.sweep import Sweep, known_settings, spec_of
 from tremble.trackers import TRACKERS
 from tremble.training.evaluation_env import evaluation_maker
 from tremble.training.spec import RunSpec
@@ -87,14 +88,18 @@ def _try_callback(name: str) -> None:
 def _too_long(sweep: Sweep, folder: SweepFolder) -> Iterator[str]:
     """Runs that are there already with more steps than are wanted now: they cannot be cut."""
     for cell in sweep.all_cells() if folder.runs_directory.exists() else ():
-        spec = spec_of(cell, sweep.all_seeds[0], sweep.steps)
-        place = folder.runs_directory / folder_name(spec, sweep.callback) / f"seed-{spec.seed}.json"
-        outcome = read_outcome(place)
-        if outcome is not None and outcome.step > spec.steps:
+        runs = [folder.run(cell, seed, sweep.steps, sweep) for seed in sweep.all_seeds]
+        there = max(_steps_there(run) for run in runs)
+        if there > runs[0].spec.steps:
             yield (
-                f"{cell.label} is there with {outcome.step:,} steps, and {spec.steps:,} are asked for: runs can be "
+                f"{cell.label} is there with {there:,} steps, and {runs[0].spec.steps:,} are asked for: runs can be "
                 "lengthened, not cut; choose another directory"
             )
+
+
+def _steps_there(run: PlannedRun) -> int:
+    outcome = read_outcome(run.outcome_file)
+    return saved_step(run.directory) if outcome is None else outcome.step
 
 
 def check_metric(metric: str, columns: Iterable[str]) -> None:

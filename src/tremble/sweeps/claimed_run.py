@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import signal
 import socket
 import subprocess
 import threading
@@ -65,7 +66,7 @@ def train_claimed(run: PlannedRun, sweep: Sweep, lock: Lock, worker: str, asked:
     tries = Tries(run)
     if tries.deaths >= MOST_DEATHS:
         died = SILENT_DEATH.format(n=tries.deaths, step=tries.step)
-        return _write(run, _outcome(run, worker, "failed", died, tries, (0.0, 0.0), tries.step))
+        return _write(run, lock, _outcome(run, worker, "failed", died, tries, (0.0, 0.0), tries.step))
     tries.begin(worker)
     begun, processor, pulse = time.monotonic(), time.process_time(), Pulse(asked)
 
@@ -74,8 +75,10 @@ def train_claimed(run: PlannedRun, sweep: Sweep, lock: Lock, worker: str, asked:
 
     def hang() -> None:
         about = f"no step for {sweep.timeout_minutes:g} minutes"
-        _write(run, _outcome(run, worker, "timed out", about, tries, spent(), tries.step))
-        os._exit(HANGING)  # the environment holds the only thread that could raise
+        try:
+            _write(run, lock, _outcome(run, worker, "timed out", about, tries, spent(), saved_step(run.directory)))
+        finally:
+            os._exit(HANGING)  # the environment holds the only thread that could raise
 
     done = threading.Event()
     watchdog = threading.Thread(target=_watch, args=(pulse, 60 * sweep.timeout_minutes, hang, done), daemon=True)
@@ -89,12 +92,14 @@ def train_claimed(run: PlannedRun, sweep: Sweep, lock: Lock, worker: str, asked:
             tries.end()
     if state is None:
         return None
-    return _write(run, _outcome(run, worker, state, cause, tries, spent(), step))
+    return _write(run, lock, _outcome(run, worker, state, cause, tries, spent(), step))
 
 
 def _train(run: PlannedRun, sweep: Sweep, lock: Lock, pulse: Pulse) -> tuple[State | None, str, int]:
     """State, cause and step at which training ended; None as state where it was asked to stop."""
     try:
+        if (there := saved_step(run.directory)) > run.spec.steps:
+            return "failed", f"it is there with {there:,} steps: runs can be lengthened, not cut", there
         agent = run.spec.build_agent()
         callback = import_named(sweep.callback) if sweep.callback else None
         with warnings.catch_warnings():
@@ -114,10 +119,14 @@ def _train(run: PlannedRun, sweep: Sweep, lock: Lock, pulse: Pulse) -> tuple[Sta
     except (WriteError, LockedError):
         raise
     except DivergedError as error:
-        return "diverged", str(error), _saved_step(run.directory)
+        return "diverged", str(error), saved_step(run.directory)
     except EnvironmentFaultError as error:
         where = "".join(traceback.format_tb((error.__cause__ or error).__traceback__)[-1:]).strip()
-        return "failed", f"{error} ({where})" if where else str(error), _saved_step(run.directory)
+        return "failed", f"{error} ({where})" if where else str(error), saved_step(run.directory)
+    except SystemExit as stop:
+        if stop.code in (128 + signal.SIGTERM, 128 + signal.SIGINT):  # asked to end; the run is saved
+            raise
+        return "failed", f"something that it calls ended the process: exit({stop.code})", saved_step(run.directory)
     except Exception as error:
         if any(isinstance(cause, OSError) for cause in (error, error.__cause__)) and not isinstance(error, ValueError):
             raise
@@ -126,7 +135,7 @@ def _train(run: PlannedRun, sweep: Sweep, lock: Lock, pulse: Pulse) -> tuple[Sta
         return (
             "failed",
             str(error) if known else f"{type(error).__name__}: {error} ({last})",
-            _saved_step(run.directory),
+            saved_step(run.directory),
         )
     step = trained.agent.counts.transitions
     if trained.stopped is not None:
@@ -150,10 +159,11 @@ class Tries:
     def __init__(self, run: PlannedRun):
         """Read them."""
         self._path = run.directory.with_name(f"{run.directory.name}.tries.jsonl")
-        self.step = _saved_step(run.directory)
+        self.step = saved_step(run.directory)
         """The step that the run would go on from."""
-        lines = self._path.read_text(encoding="utf-8").splitlines() if self._path.exists() else []
-        rows = [row for line in lines if isinstance(row := _row(line), dict)]
+        text = read_text(self._path) if self._path.exists() else ""
+        self._broken = not text.endswith("\n") and text != ""
+        rows = [row for line in text.splitlines() if isinstance(row := _row(line), dict)]
         self.count = sum("worker" in row for row in rows)
         """Workers so far."""
         self.deaths = 0
@@ -176,7 +186,8 @@ class Tries:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
         try:
             with open(open_log(self._path, flags), "w", encoding="utf-8") as file:
-                file.write(json.dumps(row) + "\n")
+                file.write(("\n" if self._broken else "") + json.dumps(row) + "\n")
+                self._broken = False
         except OSError as error:
             raise WriteError(f"could not write {self._path}: {error}") from error
 
@@ -185,7 +196,7 @@ def _row(line: str) -> Any:
     """A line; None where a process died while writing it."""
     try:
         return json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 
@@ -200,7 +211,7 @@ def recorded_steps(directory: Path) -> int | None:
     return steps if isinstance(steps, int) else None
 
 
-def _saved_step(directory: Path) -> int:
+def saved_step(directory: Path) -> int:
     """The step of the newest checkpoint, by its name."""
     names = sorted(path.stem for path in (directory / "checkpoints").glob("step-*.safetensors"))
     number = names[-1].removeprefix("step-") if names else "0"
@@ -215,15 +226,19 @@ def _outcome(
     return Outcome(state, cause, step, seconds, processor, host, worker, versions(), revision(), tries.count)
 
 
-def _write(run: PlannedRun, outcome: Outcome) -> Outcome:
+def _write(run: PlannedRun, lock: Lock, outcome: Outcome) -> Outcome:
+    lock.check()
     write_text(run.outcome_file, as_text(dataclasses.asdict(outcome)))
     return outcome
 
 
 def _watch(pulse: Pulse, most: float, hang: Callable[[], None], done: threading.Event) -> None:
-    """Call ``hang`` if there is no pulse for so many seconds, by a clock that nobody can set."""
-    while not done.wait(min(1.0, most / 4)):
-        if time.monotonic() - pulse.at > most:
+    """Call ``hang`` if there is no pulse for so many seconds; those that the process is suspended for do not count."""
+    tick = min(1.0, most / 4)
+    silent, seen = 0.0, pulse.at
+    while not done.wait(tick):
+        silent, seen = (silent + tick if pulse.at == seen else 0.0), pulse.at
+        if silent > most:
             hang()
 
 

@@ -20,7 +20,7 @@ import msgspec
 from tremble import escape
 from tremble.records import CheckpointError, parse, read_text
 from tremble.report.run_score import score
-from tremble.settings import SettingsError
+from tremble.settings import SettingsError, reference
 from tremble.sweep_records import (
     RESULTS,
     Cell,
@@ -33,8 +33,8 @@ from tremble.sweep_records import (
     outcome_file,
     read_outcome,
 )
-from tremble.sweeps.search_plan import SearchPlan, plan_search
-from tremble.sweeps.sweep import Sweep, folder_name, spec_of
+from tremble.sweeps.search_plan import SearchPlan, plan_search, written_out
+from tremble.sweeps.sweep import COMPLETED, SHORTHANDS, Sweep, folder_name, spec_of
 from tremble.training.checkpoint import require_folder, write_text
 from tremble.training.lock import is_held
 from tremble.training.spec import RunSpec
@@ -61,6 +61,11 @@ class PlannedRun:
     def name(self) -> str:
         """Folder of the cell and seed, which is unique in a sweep."""
         return f"{self.directory.parent.name}/{self.directory.name}"
+
+    def require_folders(self) -> None:
+        """Before anything is written or removed: its folders must not be links that lead elsewhere."""
+        require_folder(self.directory.parent)
+        require_folder(self.directory)
 
     def outcome(self) -> Outcome | None:
         """Its outcome, if it needs no more work: a result of fewer steps than planned is not one."""
@@ -101,6 +106,9 @@ class SweepFolder:
                 f"the runs of {escape.plain(self.directory)} are in {where}, outside of it. If that is right, name it: "
                 f"--runs {where}"
             )
+        require_folder(self.directory)
+        if self._runs is None:
+            require_folder(self.runs_directory)
 
     @property
     def shared(self) -> bool:
@@ -125,14 +133,22 @@ class SweepFolder:
         plan = parse(read_text(self.plan_file), where)
         if not isinstance(plan, dict) or plan.get("format") != FORMAT:
             raise CheckpointError(f"{where} is not as this version writes it: its format is not {FORMAT}")
-        return as_sweep(plan.get("sweep"), where)
+        fields = plan.get("sweep")
+        _require_written_out(fields, where)
+        try:
+            return as_sweep(fields, where)
+        except SettingsError as error:
+            raise CheckpointError(f"{where} is not as this version writes it: {error}") from error
 
     def write(self, sweep: Sweep) -> None:
-        """Make this the sweep of the directory; runs that it no longer asks for stay where they are."""
+        """Make this the sweep of the directory; runs that it no longer asks for stay where they are.
+
+        All cells are written out, so that a reader need not make an agent, which could import code that it names.
+        """
         require_folder(self.directory)
         self.directory.mkdir(parents=True, exist_ok=True)
         shared = {"runs": os.path.relpath(self.runs_directory, self.directory)} if self.shared else {}
-        write_text(self.plan_file, as_text({"format": FORMAT, **shared, "sweep": as_json(sweep)}))
+        write_text(self.plan_file, as_text({"format": FORMAT, **shared, "sweep": as_json(written_out(sweep))}))
 
     def planned(self, sweep: Sweep, ask: bool = False) -> tuple[list[PlannedRun], list[SearchPlan]]:
         """Every run that the sweep asks for at present, in the order of work, and its searches.
@@ -212,9 +228,26 @@ class SweepFolder:
         write_text(self.stop_file, "workers that see this file change save their runs and end\n")
 
 
+def _require_written_out(fields: Any, where: str) -> None:
+    """Raise unless all cells of a plan are written out: only then nothing is made, or imported, to know them."""
+    fields = fields if isinstance(fields, dict) else {}
+    found, search = fields.get("cells"), fields.get("search")
+    cells = [cell for cell in found if isinstance(cell, dict)] if isinstance(found, list) else []
+    whole = bool(cells) and cells == found and not any(fields.get(name) for name in SHORTHANDS)
+    for cell in cells:
+        given = cell.get("run_options")
+        whole = whole and isinstance(given, dict) and set(COMPLETED) <= given.keys()
+    if isinstance(search, dict):
+        fitting = search.get("fitting")
+        labels = [label for cell in cells if isinstance(label := cell.get("label"), str)]
+        whole = whole and isinstance(fitting, dict) and len(labels) == len(cells) and set(labels) <= fitting.keys()
+    if not whole:
+        raise CheckpointError(f"{where} is not as this version writes it: its cells are not written out")
+
+
 def as_json(sweep: Sweep) -> dict[str, Any]:
     """A sweep's fields, JSON-ready."""
-    fields: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(sweep), allow_nan=False))
+    fields: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(sweep), allow_nan=False, default=reference))
     return fields
 
 

@@ -23,7 +23,7 @@ from typing import IO
 from tremble import escape
 from tremble.replay import readable
 from tremble.sweeps.folder import SweepFolder
-from tremble.sweeps.worker import CANNOT_GO_ON
+from tremble.sweeps.worker import CANNOT_GO_ON, raise_terminated
 from tremble.training.checkpoint import open_log
 
 WORKER_ENVIRONMENT = {
@@ -40,7 +40,7 @@ LOG = "workers.log"
 GRACE_SECONDS = 120.0
 """Time that workers have to save their runs when they are asked to end."""
 OWN_ERROR = 1
-"""Exit code of Python after an exception that nothing caught: one of the worker's own, as those of runs are outcomes."""
+"""Exit code of Python after an exception that nothing caught: not of a run, whose exceptions are its outcome."""
 MOST_OWN_ERRORS = 3
 """Workers that may end so, for each that works."""
 FULL_BYTES = 10_000_000
@@ -108,6 +108,8 @@ class LocalEngine:
     deaths: int = 0
     """Workers that were started again."""
     _own_errors: int = 0
+    _token: str = ""
+    _cores: list[int | None] = field(default_factory=list)
 
     def run(self, look: Callable[[], None], every: float = 1.0) -> None:
         """Work until nothing is left; ``look`` is called now and then, and once more at the end.
@@ -118,7 +120,7 @@ class LocalEngine:
         self._cores = cores(self.options.jobs)
         with open(open_log(self.folder.directory / LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as log:
             try:
-                signal.signal(signal.SIGTERM, _terminated)
+                signal.signal(signal.SIGTERM, raise_terminated)
                 for number in range(self.options.jobs):
                     self._start(number, log)
                 while self._workers:
@@ -193,10 +195,6 @@ class LocalEngine:
         except (subprocess.TimeoutExpired, KeyboardInterrupt, SystemExit):
             for process in self._workers.values():
                 process.kill()
-
-
-def _terminated(number: int, frame: object) -> None:
-    raise SystemExit(128 + number)
 
 
 def _source_root() -> str:

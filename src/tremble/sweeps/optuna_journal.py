@@ -11,8 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tremble import escape
+from tremble.records import CheckpointError
 from tremble.settings import import_optional
 from tremble.sweeps.sweep import Search
+from tremble.training.checkpoint import open_log
 
 if TYPE_CHECKING:
     from optuna.storages import JournalStorage
@@ -68,11 +71,19 @@ class OptunaJournal:
             self._open().tell(number, score)
 
     def _trials(self) -> list[FrozenTrial]:
-        if not self._path.exists():
+        if not self._path.exists() and not self._path.is_symlink():
             return []
-        storage = self._storage()
-        studies = storage.get_all_studies()
-        return storage.get_all_trials(studies[0]._study_id) if studies else []
+        os.close(open_log(self._path, os.O_RDONLY))
+        try:
+            storage = self._storage()
+            studies = storage.get_all_studies()
+            trials = storage.get_all_trials(studies[0]._study_id) if studies else []
+        except Exception as error:  # whatever Optuna makes of a file that it did not write
+            raise CheckpointError(f"{escape.plain(self._path)} is no journal of Optuna's: {error}") from error
+        known = self._distributions()
+        if any(known.get(name) != found for trial in trials for name, found in trial.distributions.items()):
+            raise CheckpointError(f"{escape.plain(self._path)} is of a search in another space")
+        return trials
 
     def _open(self, seed: int = 0) -> Study:
         import optuna
@@ -94,9 +105,9 @@ class OptunaJournal:
 
     def _cut_unfinished_line(self) -> None:
         """Remove what a process that was killed left of a line: the next one would be joined to it."""
-        if self._path.exists():
-            whole = self._path.read_bytes().rfind(b"\n") + 1
-            os.truncate(self._path, whole)
+        if self._path.exists() or self._path.is_symlink():
+            with open(open_log(self._path, os.O_RDWR), "r+b") as file:
+                file.truncate(file.read().rfind(b"\n") + 1)
 
     def _distributions(self) -> dict[str, Any]:
         from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution

@@ -8,6 +8,7 @@ a driver that dies loses nothing. Diverged runs and broken environments are outc
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from dataclasses import dataclass
@@ -19,8 +20,9 @@ from tremble import escape
 from tremble.settings import SettingsError, import_optional
 from tremble.sweeps.claimed_run import MOST_DEATHS
 from tremble.sweeps.folder import PlannedRun, SweepFolder
-from tremble.sweeps.local import WORKER_ENVIRONMENT, SweepError, worker_environment
+from tremble.sweeps.local import GRACE_SECONDS, WORKER_ENVIRONMENT, SweepError, worker_environment
 from tremble.sweeps.progress import SweepProgress
+from tremble.sweeps.worker import raise_terminated
 from tremble.training.compilation_cache import VARIABLE as CACHE_VARIABLE
 
 IN_FLIGHT_PER_CPU = 2
@@ -38,8 +40,12 @@ class RayOptions:
     gpus: float = 0.0
 
 
-def train_task(directory: str, runs: str, name: str, job: str, cwd: str) -> dict[str, Any] | None:
-    """Train one run in a worker of Ray's; its outcome, or None if the sweep was asked to stop."""
+def train_task(directory: str, runs: str, name: str, job: str, cwd: str, token: str) -> dict[str, Any] | None:
+    """Train one run in a worker of Ray's; its outcome, or None if the sweep was asked to stop.
+
+    ``token`` is that of the folder when the driver began: tasks that wait in Ray's queue when somebody asks to stop
+    end at once.
+    """
     import dataclasses
 
     from tremble.sweeps.worker import Worker
@@ -49,8 +55,10 @@ def train_task(directory: str, runs: str, name: str, job: str, cwd: str) -> dict
         sys.path.append(cwd)  # so that module:name may be a file in the directory of the driver
     enable_compilation_cache()
     folder = SweepFolder(directory, runs)
-    worker = Worker(folder, job=job)
-    run = next(run for run in folder.planned(worker.sweep)[0] if run.name == name)
+    worker = Worker(folder, job=job, token=token)
+    run = next((run for run in folder.planned(worker.sweep)[0] if run.name == name), None)
+    if run is None:  # of a search whose newest trials this machine does not see yet: the driver asks again
+        return None
     outcome = worker.take_or_wait(run)
     return None if outcome is None else dataclasses.asdict(outcome)
 
@@ -93,6 +101,7 @@ class _Driver:
         self._job = f"ray {ray.get_runtime_context().get_job_id()}"
 
     def work(self) -> SweepProgress:
+        before = signal.signal(signal.SIGTERM, raise_terminated)
         try:
             while self._folder.stop_token() == self._token:
                 left = self._submit()
@@ -105,11 +114,14 @@ class _Driver:
                 self._progress.look()
             while self._flying:  # asked to stop: tasks save their runs
                 self._collect(timeout=2.0)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SystemExit):
             for reference in self._flying:
                 self._ray.cancel(reference, force=False)  # as Ctrl-C in the task, which saves its run
-            self._ray.wait(list(self._flying), num_returns=len(self._flying), timeout=60)
+            if self._flying:
+                self._ray.wait(list(self._flying), num_returns=len(self._flying), timeout=GRACE_SECONDS)
             raise
+        finally:
+            signal.signal(signal.SIGTERM, before)
         self._progress.look(now=True)
         return self._progress
 
@@ -120,7 +132,7 @@ class _Driver:
         room = IN_FLIGHT_PER_CPU * max(1, int(self._ray.cluster_resources().get("CPU", 1))) - len(flying)
         where = str(self._folder.directory.absolute()), str(self._folder.runs_directory.absolute())
         for run in [run for run in left if run.name not in flying][: max(0, room)]:
-            reference = self._task.remote(*where, run.name, f"{self._job} {run.name}", os.getcwd())
+            reference = self._task.remote(*where, run.name, f"{self._job} {run.name}", os.getcwd(), self._token)
             self._flying[reference] = run.name
         return left
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,8 +14,10 @@ from tremble.presets import PARTS
 from tremble.sweep_records import FAILURES, Cell, Trial
 from tremble.sweeps.optuna_journal import OptunaJournal
 from tremble.sweeps.search import fitting_space, fixed_trials
-from tremble.sweeps.sweep import Search, Sweep, called, folder_name, known_settings, spec_of
+from tremble.sweeps.sweep import SHORTHANDS, Search, Sweep, called, folder_name, known_settings, spec_of
+from tremble.training.checkpoint import require_folder
 from tremble.training.lock import Claims
+from tremble.training.spec import in_words as options_in_words
 
 if TYPE_CHECKING:
     from tremble.sweeps.folder import SweepFolder
@@ -36,15 +39,17 @@ def plan_search(sweep: Sweep, cell: Cell, folder: SweepFolder, ask: bool) -> Sea
     """Read the trials of a cell, score those whose runs are done, and with ``ask`` let Optuna choose new ones."""
     search = sweep.search
     assert search is not None
-    parts = {name: value for name, value in cell.agent_options.items() if name in PARTS}
-    space = fitting_space(search, known_settings(cell.agent, cell.env, cell.hyperparameters, parts))
+    names = search.fitting[cell.label] if cell.label in search.fitting else _fitting(search, cell)
+    space = {name: domain for name, domain in search.space.items() if name in names}
     about = in_words(search)
     if not space:  # nothing to search for this agent
         return SearchPlan([], [], cell, about)
     if search.method != "optuna":
         settings = dict(enumerate(fixed_trials(search, space, cell)))
         return _judged(sweep, cell, folder, settings, len(settings))
-    place = folder.directory / "search" / folder_name(spec_of(cell, 0, 1), sweep.callback)
+    asked_for = json.dumps([search.seed, space], sort_keys=True, default=str).encode()  # another space: another journal
+    name = f"{folder_name(spec_of(cell, 0, 1), sweep.callback)}-{zlib.crc32(asked_for):08x}"
+    place = folder.directory / "search" / name
     journal = OptunaJournal(place, search, space, zlib.crc32(f"{search.seed} {cell.label}".encode()))
     plan = _judged(sweep, cell, folder, journal.settings(), search.trials)
     due = [t for t in plan.trials if t.state != "open" and t.number not in journal.told()]
@@ -52,6 +57,8 @@ def plan_search(sweep: Sweep, cell: Cell, folder: SweepFolder, ask: bool) -> Sea
     room = min(search.at_once - under_way, search.trials - len(plan.trials))
     if not ask or not (due or room > 0):
         return plan
+    require_folder(place.parent)
+    require_folder(place)
     lock = Claims().take(place)
     if lock is None:
         return plan  # somebody else asks
@@ -65,6 +72,22 @@ def plan_search(sweep: Sweep, cell: Cell, folder: SweepFolder, ask: bool) -> Sea
     finally:
         lock.release()
     return _judged(sweep, cell, folder, journal.settings(), search.trials)
+
+
+def written_out(sweep: Sweep) -> Sweep:
+    """The same sweep with all that is known about its agents written out: nothing need be made to read it."""
+    cells = sweep.all_cells()
+    search = sweep.search
+    if search is not None:
+        search = dataclasses.replace(search, fitting={cell.label: _fitting(search, cell) for cell in cells})
+    named = [dataclasses.replace(cell, agent_options=options_in_words(cell.agent_options)) for cell in cells]
+    return dataclasses.replace(sweep, **SHORTHANDS, cells=named, search=search)
+
+
+def _fitting(search: Search, cell: Cell) -> list[str]:
+    """The settings of the space that the agent of a cell has."""
+    parts = {name: value for name, value in cell.agent_options.items() if name in PARTS}
+    return [*fitting_space(search, known_settings(cell.agent, cell.env, cell.hyperparameters, parts))]
 
 
 def _judged(

@@ -43,6 +43,14 @@ FINAL_EPISODES = 100
 """Episodes of the evaluation after training, unless the sweep says otherwise."""
 RUN_OPTIONS = ("n_envs", "parallel", "record_every", "evaluate_every", "evaluate_episodes", "evaluate_steps")
 """Fields of `RunSpec` that a sweep sets for all runs, and a cell for its own."""
+COMPLETED = (*RUN_OPTIONS, "final_episodes")
+"""Options that the runs of every complete cell have."""
+SHORTHANDS: dict[str, Any] = {
+    **{name: () for name in ("agents", "envs", "list")},
+    **{name: {} for name in ("settings", "grid", "env_options")},
+    "hyperparameters": None,
+}
+"""Fields of a sweep that stand for cells, and what they are where the cells are written out."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +74,8 @@ class Search:
     """Trials under way at a time in each cell, with Optuna: more keep more workers busy, fewer let it learn more."""
     test: bool = True
     """Whether the winner is trained again with the test seeds."""
+    fitting: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """By label of the cell, the settings of the space that its agent has; found out if it is not given."""
 
     def __post_init__(self) -> None:
         """Validate the space."""
@@ -74,6 +84,8 @@ class Search:
             raise SettingsError("search: give a space, for example space.learning_rate = {low = 1e-5, high = 1e-3}")
         for name, domain in self.space.items():
             check_domain(name, domain, self.method)
+        if unknown := sorted({name for names in self.fitting.values() for name in names} - self.space.keys()):
+            raise SettingsError(f"search: fitting names {unknown[0]!r}, which the space does not have")
         if self.steps is not None and self.steps < 1:
             raise SettingsError(f"search: steps must be at least 1, got {self.steps}")
 
@@ -190,6 +202,8 @@ class Sweep:
 
     def _completed(self, cell: Cell) -> Cell:
         """The cell with the options of its runs that the sweep gives, or that follow from its environment."""
+        if set(COMPLETED) <= cell.run_options.keys():
+            return cell
         inside, atari = is_jax_env(cell.env), benchmark_of(cell.env) is not None
         usual = {name: getattr(self, name) for name in RUN_OPTIONS}
         if self.evaluate_every is None:
@@ -272,9 +286,10 @@ def spec_of(cell: Cell, seed: int, steps: int) -> RunSpec:
 def folder_name(spec: RunSpec, callback: str | None = None) -> str:
     """The folder of a cell: agent, environment, and a digest of everything that is given but length and seed."""
     usual = {f.name: f.default for f in dataclasses.fields(RunSpec) if f.default is not dataclasses.MISSING}
-    given = {name: value for name, value in spec.as_json().items() if usual.get(name, ()) != value}
+    fields = spec.as_json()
+    given = {name: value for name, value in fields.items() if usual.get(name, ()) != value}
     given = {name: value for name, value in given.items() if value != {} and name not in ("steps", "seed")}
-    called_so = called(spec.agent, spec.agent_options)
+    called_so = called(spec.agent, fields["agent_options"])
     text = json.dumps([given, callback] if callback else [given], sort_keys=True)
     words, env = (re.sub(r"[^\w.=+]+", "-", text, flags=re.ASCII).strip("-.") for text in (called_so, spec.env))
     return f"{words[:60]}-{env[:40]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"

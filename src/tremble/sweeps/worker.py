@@ -127,6 +127,7 @@ class Worker:
         if (outcome := run.outcome()) is not None:
             self._done.add(run.name)
             return None
+        run.require_folders()
         lock = self._claims.take(run.directory)
         if lock is None:
             return None
@@ -176,7 +177,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.core is not None:
         os.sched_setaffinity(0, {options.core})
     sys.path.append(str(Path.cwd()))  # so that module:name may be a file in the current directory
-    signal.signal(signal.SIGTERM, _terminated)
+    signal.signal(signal.SIGTERM, raise_terminated)
     enable_compilation_cache()
 
     def orphaned() -> bool:
@@ -194,8 +195,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         os._exit(CANNOT_GO_ON)  # nothing is left to clean up, and a flush of the log could fail on a full disk
 
 
-def _terminated(number: int, frame: FrameType | None) -> None:
-    """As an exception, so that what it holds is released; while it trains, the run is saved before."""
+def raise_terminated(number: int, frame: FrameType | None) -> None:
+    """A handler of SIGTERM: an exception, so that what is held is released; a run that trains is saved before."""
     raise SystemExit(128 + number)
 
 

@@ -203,7 +203,12 @@ def _claim(directory: Path, number: int, lease: float, job: str = "") -> Lock | 
         file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0), 0o666)
     except FileExistsError:
         return None
-    lock = Lock(path, number, file, lease, job)
+    try:
+        lock = Lock(path, number, file, lease, job)
+    except OSError:  # a full disk: an empty file would keep others away for a lease
+        os.close(file)
+        path.unlink(missing_ok=True)
+        raise
     if _newest(directory) != number:  # a higher one exists: this number was used before and cleared away
         lock.release()
         path.unlink(missing_ok=True)
