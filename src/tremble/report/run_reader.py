@@ -77,7 +77,7 @@ def read_settings(directory: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     if not isinstance(spec, dict):
         raise CheckpointError(f"{escape.plain(config)} does not describe a run")
     check_row(spec, SpecFields, f"{escape.plain(config)}: spec")
-    spec = {"final_episodes": 0} | spec
+    spec = dict[str, Any](final_episodes=0) | spec
     if spec["env"] == "custom" and isinstance(described.get("env_name"), str):
         spec = spec | {"env": described["env_name"], "from_python": True}  # a function, or a ready-made environment
     return spec, described

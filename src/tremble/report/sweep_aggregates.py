@@ -20,6 +20,8 @@ from tremble.report.sweep_normalised import Normalised, normalised
 from tremble.report.sweep_table import SweepTable
 
 SUMMARIES = {"iqm": "interquartile mean", "mean": "mean", "median": "median", "optimality_gap": "optimality gap"}
+ROWS = 30
+"""Agents of the figure of summaries."""
 ALL_PAIRS = 8
 """Up to so many agents, all pairs are compared; with more, each one with the first."""
 
@@ -120,7 +122,8 @@ def _with_diverged(table: SweepTable) -> Block | None:
 
 def _summary_figure(found: Mapping[str, Mapping[str, Interval]], looks: Mapping[str, Look]) -> Picture:
     """A row of panels, one for each summary, a line for each agent."""
-    agents = list(found)[:30]
+    best = sorted(found, key=lambda agent: -found[agent]["iqm"].estimate)[:ROWS]
+    agents = [agent for agent in found if agent in best]
     with matplotlib.rc_context(svg.STYLE):
         figure, axes = figures.new(1, len(SUMMARIES), 10, 0.9 + 0.3 * len(agents), sharey=True)
         for axis, (name, title) in zip(axes, SUMMARIES.items(), strict=True):
@@ -137,13 +140,15 @@ def _summary_figure(found: Mapping[str, Mapping[str, Interval]], looks: Mapping[
             axis.xaxis.set_major_locator(figures.few_ticks(4))
         drawn = svg.drawn(figure)
     caption = "Summaries over environments with 95 % bootstrap intervals. All but the optimality gap: more is better."
+    caption += f" The {ROWS} agents with the highest interquartile means." if len(found) > ROWS else ""
     return Picture("aggregates", drawn, caption, "Interquartile mean, mean, median and optimality gap of each agent.")
 
 
 def _profiles(scores: Normalised, looks: Mapping[str, Look]) -> Picture:
     """Share of runs above each score."""
     every = np.concatenate([x for lists in scores.scores.values() for x in lists])
-    low, high = (min(0.0, float(np.quantile(every, 0.01))), float(np.quantile(every, 0.98)))
+    low = min(0.0, float(np.quantile(every, 0.01)))
+    high = float(np.quantile(every, 0.98)) if scores.human else 1.0  # a few human-normalised scores are very large
     thresholds = np.linspace(low, max(high, low + 1e-9), 101)
     means = {agent: float(np.mean([x.mean() for x in lists])) for agent, lists in scores.scores.items()}
     agents = [agent for agent in scores.scores if agent in sorted(means, key=lambda a: -means[a])[:DRAWN]]

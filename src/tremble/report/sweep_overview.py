@@ -167,7 +167,7 @@ def reading(table: SweepTable, several: bool) -> Section:
             "between runs is known badly."
         )
     if several:
-        text += " Means over environments come after the scores of each environment, which they summarise."
+        text += " Numbers over all environments summarise the scores of each; where the two differ, look at the latter."
     return Section("How to read this", [Text(text)])
 
 

@@ -27,7 +27,7 @@ from tremble.report.page import Page, Section
 from tremble.report.page_html import page_html
 from tremble.report.page_markdown import markdown
 from tremble.report.sweep_checks import check_comparable
-from tremble.report.sweep_looks import counted, looks_of
+from tremble.report.sweep_looks import PANELS, counted, looks_of
 from tremble.report.sweep_runs import clock
 from tremble.report.sweep_table import SweepTable, short_names, sweep_table
 from tremble.sweep_records import SweepData
@@ -58,11 +58,12 @@ def make_page(table: SweepTable) -> Page:
     """All sections."""
     looks = looks_of(table.agents)
     several = len(table.panels) > 1
+    results = [sweep_scores.section(table, looks), sweep_aggregates.section(table, looks)]
+    many = len(table.panels) > PANELS  # then nobody reads each of them first
     sections: list[Section | None] = [
         sweep_overview.section(table),
         sweep_overview.reading(table, several),
-        sweep_scores.section(table, looks),
-        sweep_aggregates.section(table, looks),
+        *(reversed(results) if many else results),
         sweep_differences.section(table),
         sweep_curves.section(table, looks),
         sweep_settings.section(table),

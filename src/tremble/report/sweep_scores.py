@@ -12,11 +12,13 @@ from tremble.report.page import Block, Folded, Picture, Section, Table, Text, fo
 from tremble.report.run_figures import Look
 from tremble.report.seeds import prediction_interval, runs_for_minimum, runs_for_range, tolerance_bound
 from tremble.report.statistics import mean_interval
-from tremble.report.sweep_looks import between, counted, digits_of, grid, pages, short, shown
+from tremble.report.sweep_looks import PANELS, between, counted, digits_of, grid, pages, short, shown
 from tremble.report.sweep_table import SweepTable
 
 ROWS = 20
-"""Agents of one panel of the figure."""
+"""Agents of one panel of the figure: those with the highest means."""
+LINES = 72
+"""Agents of all panels of one figure together."""
 FEW = 10
 """Runs from which on a tolerance bound is stated: with fewer, its factor is above 3."""
 CAPTION = """Every run is a dot. The diamond is the mean, its thick bar the 95 % interval of the mean (Student's t),
@@ -40,7 +42,8 @@ def _figures(table: SweepTable, panels: Sequence[str], looks: Mapping[str, Look]
     """Strips of dots, the first figure open."""
     found: list[Block] = []
     most = max(min(len(table.here(panel)), ROWS) for panel in panels)
-    for number, some in enumerate(pages(panels)):
+    split = pages(panels, max(2, min(PANELS, LINES // most)))
+    for number, some in enumerate(split):
         drawn = grid(
             some,
             lambda axis, panel: _strip(axis, table, panel, looks),
@@ -49,10 +52,12 @@ def _figures(table: SweepTable, panels: Sequence[str], looks: Mapping[str, Look]
             columns=min(len(some), 2 if most > 1 else 3),
         )
         caption = " ".join(CAPTION.split()) if number == 0 else "As above."
+        if number == 0 and len(table.agents) > ROWS:
+            caption += f" Of each environment the {ROWS} agents with the highest means; tables have all of them."
         alternative = f"Scores of all runs on {counted(len(some), 'environment')}, a row of dots for each agent."
         found.append(Picture(f"scores-{number + 1}", drawn, caption, alternative))
     if len(found) > 1:
-        rest = len(panels) - len(pages(panels)[0])
+        rest = len(panels) - len(split[0])
         return [found[0], Folded(f"Scores on the other {rest:,} environments", found[1:])]
     return found
 

@@ -22,6 +22,10 @@ FIGURES = 6
 """Figures of one agent; tables have all of its settings."""
 
 
+LABELS = 9
+"""Values with a label at an axis."""
+
+
 @dataclass(frozen=True)
 class Swept:
     """A setting of one agent that differs between its cells."""
@@ -140,7 +144,8 @@ def _draw(axis: Any, swept: Swept, panel: str, look: Look) -> None:
         if np.isfinite(interval.low) and len(scores[i]) > 2:
             axis.vlines(at[i], interval.low, interval.high, lw=6, color=look.colour, alpha=0.25)
     axis.plot(at[some], [scores[i].mean() for i in some], "-D", lw=1.4, ms=5, color=look.colour)
-    labels = [_short(value) for value in values]
+    every = -(-len(values) // LABELS)
+    labels = [_short(value) if i % every == 0 else "" for i, value in enumerate(values)]
     axis.set_xticks(at, labels, fontsize=9, rotation=35 if max(map(len, labels)) * len(labels) > 34 else 0)
 
 
