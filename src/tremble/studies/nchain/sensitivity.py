@@ -64,8 +64,8 @@ def load(run: FinishedRun) -> Scaled:
 
 
 def w2s(results: Results, name: str, points: Sequence[float]) -> list[Interval]:
-    """Mean over seeds of the final distance, for each value of a knob: cells ``name=value``."""
-    return [over_seeds(results[f"{name}={v:g}"], "w2", NOT_NEGATIVE) for v in points]
+    """Mean over seeds of the final distance, for each value of a knob: cells ``scale={:g}``."""
+    return [over_seeds(results[name.format(v)], "w2", NOT_NEGATIVE) for v in points]
 
 
 def draw(results: Results, options: Options) -> None:
@@ -84,10 +84,10 @@ def draw(results: Results, options: Options) -> None:
 
     grid, betas, scales = values(options)
     for agent, knob in KNOBS:
-        line(size, grid, w2s(results, f"{agent} {knob}", grid), agent)
-    line(beta, betas, w2s(results, "pqr beta", betas), "pqr")
+        line(size, grid, w2s(results, f"{agent} {knob}={{}}", grid), agent)
+    line(beta, betas, w2s(results, "pqr beta={}", betas), "pqr")
     for agent in AGENTS:
-        line(distance, scales, w2s(results, f"{agent} scale", scales), agent)
+        line(distance, scales, w2s(results, f"{agent} scale={{:g}}", scales), agent)
         line(behaviour, scales, counts(results, agent, options), agent)
     for axis, (title, x_label, y_label) in zip(axes, PANELS, strict=True):
         axis.set(title=title, xscale="log", xlabel=x_label, ylabel=y_label, ylim=(0, None))
@@ -110,12 +110,12 @@ def analyse(results: Results, options: Options) -> str:
     grid, betas, scales = values(options)
     knob_rows, ranges, scale_rows = [], [], []
     for agent, knob in KNOBS:
-        intervals = w2s(results, f"{agent} {knob}", grid)
+        intervals = w2s(results, f"{agent} {knob}={{}}", grid)
         knob_rows.append([figures.NAMES[agent], knob, *(interval.text(2) for interval in intervals)])
         best, worst = (extreme(interval.estimate for interval in intervals) for extreme in (min, max))
         ranges.append([figures.NAMES[agent], f"{best:.2f}", f"{worst:.2f}", f"{worst - best:.2f}"])
     for agent in AGENTS:
-        far = [interval.text(2) for interval in w2s(results, f"{agent} scale", scales)]
+        far = [interval.text(2) for interval in w2s(results, f"{agent} scale={{:g}}", scales)]
         scale_rows.append([figures.NAMES[agent], "W2 / scale", *far])
         scale_rows.append(["", "count", *(interval.text() for interval in counts(results, agent, options))])
     return f"""# Sensitivity to the size of exploration and to the scale of rewards
@@ -134,7 +134,7 @@ the means over the grid:
 {tables.markdown(["agent", "best", "worst", "range"], ranges)}
 ## β of PQR
 
-{tables.markdown(["β", *[str(v) for v in betas]], [["W2", *(x.text(2) for x in w2s(results, "pqr beta", betas))]])}
+{tables.markdown(["β", *[str(v) for v in betas]], [["W2", *(x.text(2) for x in w2s(results, "pqr beta={}", betas))]])}
 ## Is PQR free of the reward's scale, and is DLTV not?
 
 Every reward is multiplied by the factor; W2 is divided by it again.

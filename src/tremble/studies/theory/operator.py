@@ -137,15 +137,14 @@ def draw_schedules(paths: dict[tuple[str, str], Paths], options: Options) -> Non
 def write_data(paths: dict[tuple[str, str], Paths], options: Options) -> None:
     """Write quantiles over MDPs at selected iterations."""
     chosen = np.unique(np.geomspace(1, ITERATIONS, 25).astype(int)) - 1
-    proof, statement = theorem_bounds()
-    rows = []
+    unknown, rows = (np.full(ITERATIONS, np.inf),) * 2, []
     for (draw, schedule), found in paths.items():
-        for k in chosen:
-            numbers = [*np.quantile(found.errors[:, k], [0.05, 0.5, 0.95, 1.0]), np.median(found.bounds[:, k])]
-            theirs = [proof[k], statement[k]] if schedule == "t^-1.001" else [np.inf, np.inf]
-            rows.append([draw, schedule, k + 1, *[f"{number:.4g}" for number in [*numbers, *theirs]]])
-    errors = [f"error_{name}" for name in ("p05", "median", "p95", "max")]
-    header = ["draw", "schedule", "iteration", *errors, "recursive_median", "theorem_proof", "theorem_statement"]
+        theirs = np.stack(theorem_bounds() if schedule == "t^-1.001" else unknown)
+        errors = np.quantile(found.errors, [0.05, 0.5, 0.95, 1.0], axis=0)
+        numbers = np.concatenate([errors, np.median(found.bounds, 0)[None], theirs])
+        rows += [[draw, schedule, k + 1, *(f"{number:.4g}" for number in numbers[:, k])] for k in chosen]
+    names = [f"error_{name}" for name in ("p05", "median", "p95", "max")]
+    header = ["draw", "schedule", "iteration", *names, "recursive_median", "theorem_proof", "theorem_statement"]
     tables.write_csv(options.out / "operator.csv", header, rows)
 
 

@@ -12,8 +12,8 @@ import numpy as np
 from tremble.choosers import Chooser
 from tremble.criteria import Mean, Optimism, Perturbed
 from tremble.report import figures, tables
-from tremble.report.statistics import mean_interval
-from tremble.studies.kit import Options
+from tremble.studies.kit import Options, Results
+from tremble.studies.parts import over_seeds, values, write_runs
 from tremble.studies.theory.operator import RISKY_GRID
 from tremble.theory import FiniteMDP, chain, deep_sea, risky_grid
 from tremble.theory.episodes import Learner, regret
@@ -66,19 +66,41 @@ def learners(problem: Problem, options: Options) -> dict[str, tuple[Learner, str
     return dict(list(found.items())[:: 2 if options.quick else 1])
 
 
-def run(options: Options) -> dict[tuple[str, str], np.ndarray]:
-    """Regret[seeds, episodes] by problem and agent, two at a time, because each uses one core."""
+@dataclass(frozen=True)
+class Regrets:
+    """Those of one seed, by episode."""
+
+    seed: int
+    by_episode: np.ndarray
+
+    @property
+    def episodes(self) -> int:
+        """Their number."""
+        return len(self.by_episode)
+
+    @property
+    def total(self) -> float:
+        """Sum over all episodes."""
+        return float(self.by_episode.sum())
+
+    @property
+    def late(self) -> float:
+        """Mean over the last tenth of the episodes."""
+        return float(self.by_episode[-max(1, self.episodes // 10) :].mean())
+
+
+def run(options: Options) -> Results:
+    """Regrets by problem and agent, two at a time, because each uses one core."""
     keys = jax.random.split(jax.random.key(0), options.seeds)
 
-    def one(task: tuple[str, str, Problem, Learner]) -> tuple[tuple[str, str], np.ndarray]:
-        title, name, problem, learner = task
-        optimal = problem.mdp.optimal_q(400)
-        episodes = options.steps // problem.horizon
+    def one(task: tuple[str, Problem, Learner]) -> tuple[str, list[Regrets]]:
+        label, problem, learner = task
+        optimal, episodes = problem.mdp.optimal_q(400), options.steps // problem.horizon
         play = jax.vmap(lambda key: regret(problem.mdp, optimal, learner, episodes, problem.horizon, key))
-        return (title, name), np.asarray(jax.jit(play)(keys))
+        return label, [Regrets(seed, row) for seed, row in enumerate(np.asarray(jax.jit(play)(keys)))]
 
     tasks = [
-        (title, name, problem, learner)
+        (f"{title} | {name}", problem, learner)
         for title, problem in problems(options).items()
         for name, (learner, _, _) in learners(problem, options).items()
     ]
@@ -86,18 +108,17 @@ def run(options: Options) -> dict[tuple[str, str], np.ndarray]:
         return dict(pool.map(one, tasks))
 
 
-def draw(found: dict[tuple[str, str], np.ndarray], options: Options) -> None:
-    """Total regret over episodes, mean over seeds with its interval."""
+def draw(found: Results, options: Options) -> None:
+    """Total regret over episodes, mean over seeds with its standard error."""
     chosen = problems(options)
     figure, axes = figures.new(1, len(chosen), 4.6 * len(chosen) + 1, 4.2, squeeze=False)
     for axis, (title, problem) in zip(axes[0], chosen.items(), strict=True):
         for name, (_, colour, style) in learners(problem, options).items():
-            totals = np.cumsum(found[title, name], 1)
+            totals = np.cumsum(values(found[f"{title} | {name}"], "by_episode"), 1)
             episode = np.unique(np.linspace(1, totals.shape[1], 200).astype(int))
             totals = totals[:, episode - 1]
-            middle = totals.mean(0)
+            middle, error = totals.mean(0), totals.std(0) / np.sqrt(max(1, len(totals) - 1))
             axis.plot(episode, middle, color=colour, linestyle=style, linewidth=1.8, label=name)
-            error = totals.std(0, ddof=1) / np.sqrt(len(totals)) if len(totals) > 1 else np.zeros_like(middle)
             axis.fill_between(episode, middle - error, middle + error, color=colour, alpha=0.12, linewidth=0)
         axis.set(title=title, xlabel="episode", ylim=(0, None), xlim=(0, None))
     axes[0, 0].set(ylabel="total regret (band: one standard error)")
@@ -105,36 +126,24 @@ def draw(found: dict[tuple[str, str], np.ndarray], options: Options) -> None:
     figures.save(figure, options.out / "regret")
 
 
-def last_tenth(curves: np.ndarray) -> np.ndarray:
-    """Mean regret over the last tenth of the episodes, by seed."""
-    return np.asarray(curves[:, -max(1, curves.shape[1] // 10) :].mean(1))
-
-
-def write_data(found: dict[tuple[str, str], np.ndarray], options: Options) -> None:
+def write_data(found: Results, options: Options) -> None:
     """Per seed."""
-    tables.write_csv(
-        options.out / "regret.csv",
-        ["problem", "agent", "seed", "episodes", "total_regret", "regret_of_last_tenth_per_episode"],
-        [
-            [*key, seed, len(row), f"{row.sum():.4f}", f"{late:.5f}"]
-            for key, curves in found.items()
-            for seed, (row, late) in enumerate(zip(curves, last_tenth(curves), strict=True))
-        ],
-    )
+    columns = {"seed": "{0.seed}", "episodes": "{0.episodes}", "total_regret": "{0.total:.4f}"}
+    columns |= {"regret_of_last_tenth_per_episode": "{0.late:.5f}"}
+    write_runs(options.out / "regret.csv", found, columns, ["problem", "agent"])
 
 
-def summary(found: dict[tuple[str, str], np.ndarray], options: Options) -> str:
+def summary(found: Results, options: Options) -> str:
     """Total regret, and regret per episode at the end, by problem."""
     parts = []
     for title, problem in problems(options).items():
         rows = []
         for name in learners(problem, options):
-            curves = found[title, name]
-            total, late = mean_interval(curves.sum(1)), last_tenth(curves)
-            solved = int((late < 0.01 * problem.size).sum())
-            rows.append([name, total.text(1), mean_interval(late).text(3), solved])
-        header = ["agent", "total regret [95 %]", "per episode, last tenth [95 %]", f"solved (of {len(curves)})"]
+            runs = found[f"{title} | {name}"]
+            total, late = over_seeds(runs, "total").text(1), over_seeds(runs, "late").text(3)
+            rows.append([name, total, late, sum(x < 0.01 * problem.size for x in values(runs, "late"))])
+        header = ["agent", "total regret [95 %]", "per episode, last tenth [95 %]", f"solved (of {len(runs)})"]
         value = float(problem.mdp.optimal_q(400)[problem.mdp.start].max())
-        about = f"**{title}**: {curves.shape[1]:,} episodes of at most {problem.horizon} steps; the optimum is worth {value:.3f}."
+        about = f"**{title}**: {runs[0].episodes:,} episodes of at most {problem.horizon} steps; the optimum is worth {value:.3f}."
         parts.append(f"{about}\n\n{tables.markdown(header, rows)}")
     return "\n".join(parts)

@@ -41,12 +41,8 @@ def seconds(n_mdps: int, iterations: int, states: int, actions: int, atoms: int)
 def measure(options: Options) -> tuple[list[list[float]], tuple[int, float, float]]:
     """Rows (states, actions, atoms, wall, processor time per MDP and iteration), and the large case."""
     n_mdps, iterations = (8, 10) if options.quick else (64, 20)
-    rows = []
-    for axis, values in GROWTH.items():
-        for value in values[:: 3 if options.quick else 1]:
-            shape = USUAL | {axis: value}
-            wall, processor = seconds(n_mdps, iterations, **shape)
-            rows.append([*shape.values(), wall / n_mdps / iterations, processor / n_mdps / iterations])
+    shapes = [USUAL | {axis: size} for axis, sizes in GROWTH.items() for size in sizes[:: 3 if options.quick else 1]]
+    rows = [[*s.values(), *(x / n_mdps / iterations for x in seconds(n_mdps, iterations, **s))] for s in shapes]
     many = 100 if options.quick else 1000
     return rows, (many, *seconds(many, 100, **USUAL))
 
@@ -58,10 +54,10 @@ def draw(rows: list[list[float]], options: Options) -> None:
     for place, (axis, name) in enumerate(zip(axes, GROWTH, strict=True)):
         others = [i for i in range(3) if i != place]
         # The usual size may have been measured once for each axis.
-        line = sorted({row[place]: row[4] for row in rows if all(row[i] == usual[i] for i in others)}.items())
-        values, times = [p[0] for p in line], [1e6 * p[1] for p in line]
+        line = sorted({row[place]: 1e6 * row[4] for row in rows if all(row[i] == usual[i] for i in others)}.items())
+        values, times = zip(*line, strict=True)
         axis.plot(values, times, "o-", color="#2a6f97", label="measured")
-        middle = len(values) // 2
+        middle = len(line) // 2
         proportional = [times[middle] * value / values[middle] for value in values]
         axis.plot(values, proportional, ":", color="#6b7280", label="in proportion")
         fixed = ", ".join(f"{usual[i]} {list(USUAL)[i]}" for i in others)
@@ -75,16 +71,12 @@ def draw(rows: list[list[float]], options: Options) -> None:
 
 def write(rows: list[list[float]], large: tuple[int, float, float], options: Options) -> str:
     """Write data and figure; returns a sentence for the report."""
-    tables.write_csv(
-        options.out / "scaling.csv",
-        ["states", "actions", "atoms", "wall_seconds", "processor_seconds"],
-        [[*row[:3], f"{row[3]:.3e}", f"{row[4]:.3e}"] for row in rows],
-    )
+    header = ["states", "actions", "atoms", "wall_seconds", "processor_seconds"]
+    tables.write_csv(options.out / "scaling.csv", header, [[*r[:3], f"{r[3]:.3e}", f"{r[4]:.3e}"] for r in rows])
     draw(rows, options)
     n, wall, processor = large
-    load = os.getloadavg()[0]
     return (
         f"{n:,} random MDPs of 20 states and 4 actions, 51 atoms, 100 iterations with measured gaps: **{wall:.1f} s** on the "
-        f"clock, {processor:.1f} s of processor time ({os.cpu_count()} cores, load average {load:.1f}, "
+        f"clock, {processor:.1f} s of processor time ({os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f}, "
         "this process included), without compilation."
     )

@@ -5,10 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tremble.studies.kit import Options, Results, Study
-from tremble.studies.theory import examples as theory_examples
-from tremble.studies.theory import operator as theory_operator
-from tremble.studies.theory import regret as theory_regret
-from tremble.studies.theory import speed as theory_speed
+from tremble.studies.theory import examples, operator, regret, speed
 
 VERDICTS = """## Verdicts
 
@@ -29,16 +26,15 @@ VERDICTS = """## Verdicts
 def analyse(results: Results, options: Options) -> str:
     """Compute everything; there are no runs."""
     per_pair = 12 if options.quick else 112
-    paths = theory_operator.walk(per_pair)
-    theory_operator.write_data(paths, options)
-    theory_operator.draw_bounds(paths, options)
-    theory_operator.draw_schedules(paths, options)
-    theory_examples.draw(options)
-    regrets = theory_regret.run(options)
-    theory_regret.write_data(regrets, options)
-    theory_regret.draw(regrets, options)
-    speed = theory_speed.write(*theory_speed.measure(options), options)
-    proof, statement = (bound[49] for bound in theory_operator.theorem_bounds())
+    paths = operator.walk(per_pair)
+    operator.write_data(paths, options)
+    operator.draw_bounds(paths, options)
+    operator.draw_schedules(paths, options)
+    examples.draw(options)
+    regrets = regret.run(options)
+    regret.write_data(regrets, options)
+    regret.draw(regrets, options)
+    proof, statement = (bound[49] for bound in operator.theorem_bounds())
     sharp = float(np.median(paths["random", "t^-1.001"].bounds[:, 49]))
     return f"""# Numerical checks of the theory
 
@@ -49,10 +45,10 @@ agents. What the statements mean and how they are proved is on the page about th
 
 ![bounds](bounds.png)
 
-{3 * 3 * per_pair:,} random MDPs, γ = {theory_operator.GAMMA}, {theory_operator.ITERATIONS:,} iterations from Z = 0, one ξ per iteration with its gap at the bound Δ_n. At n = 50 the
+{3 * 3 * per_pair:,} random MDPs, γ = {operator.GAMMA}, {operator.ITERATIONS:,} iterations from Z = 0, one ξ per iteration with its gap at the bound Δ_n. At n = 50 the
 theorem allows an error of {proof:,.0f} V_max in the form of its proof and {statement:,.0f} V_max as stated, though no error can exceed 2 V_max; the recursive bound allows {sharp:.2g} V_max (median).
 
-{theory_operator.summary(paths)}
+{operator.summary(paths)}
 A violation would be an iteration in which 0 ≤ E T Z − E T_ξ Z ≤ 2γΔ_n fails with the measured gap, or the error exceeds the recursive bound. The next column
 is the largest ratio of the two sides of the first inequality.
 
@@ -68,27 +64,27 @@ Iteration converges if the sizes vanish, summable or not, and with random, optim
 tends to 1, every mean is right from the start, and the return alternates between a sure 0 and a coin. *Right*: ξ is 2 on the top share 1/n of the levels and tends to 1 in
 probability. On a Z whose mass sits there, of E|Z| ≤ V_max, T_ξ loses 0.15 V_max for every n; over bounded returns the gap vanishes.
 
-{theory_examples.searched(options)}
+{examples.searched(options)}
 
 ## What a projection does to the mean
 
 The grid splits atoms between neighbours and keeps means; so do exact atoms, also when capped. Quantiles do not, and iteration adds it up (risky grid, γ = 0.95):
 
-{theory_operator.projections(options)}
+{operator.projections(options)}
 ## Learning from samples
 
-None of the theorems is about samples. These are tables of {theory_regret.N_QUANTILES} quantiles learned by quantile regression, scored by the criteria of the deep agents with their settings;
+None of the theorems is about samples. These are tables of {regret.N_QUANTILES} quantiles learned by quantile regression, scored by the criteria of the deep agents with their settings;
 *held* keeps one draw for an episode. RLSVI and UCB plan with an empirical model, and know the scale of rewards and the largest return. {options.steps:,} steps at most, seeds 0 to {options.seeds - 1}. Settings
 were not tuned, except that three scales of RLSVI and two of the UCB were tried on N-Chain, partly on the same seeds.
 
 ![regret](regret.png)
 
-{theory_regret.summary(regrets, options)}
+{regret.summary(regrets, options)}
 *Solved*: the last tenth of the episodes costs less than 1 % of the size of a reward each.
 
 ## Speed
 
-{speed}
+{speed.write(*speed.measure(options), options)}
 
 ![scaling](scaling.png)
 
