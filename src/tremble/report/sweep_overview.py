@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tremble.report.page import Block, Folded, Items, Section, Table, Text
-from tremble.report.run_score import in_words
+from tremble.report.run_score import METRICS, in_words
 from tremble.report.sweep_checks import spec_of
 from tremble.report.sweep_looks import counted, listed
 from tremble.report.sweep_runs import Entry
@@ -25,6 +25,10 @@ def section(table: SweepTable) -> Section:
     facts = Table("From the files of the runs.", ["what", "value"], _facts(table), 2)
     blocks: list[Block] = [Text(_states(table.entries)), facts]
     blocks += _directories(table)
+    stopped = [entry for entry in table.entries if entry.state == "stopped"]
+    if stopped:
+        runs = counted(len(stopped), "run was", "runs were")
+        blocks.append(Text(f"{runs} ended early by a callback, on purpose: a result, of the steps that were made."))
     blocks += _unscored(table)
     if table.twice:
         runs = listed([f"{e.run.cell.agent} on {e.run.cell.env}, seed {e.run.seed}" for e in table.twice])
@@ -48,7 +52,7 @@ def _facts(table: SweepTable) -> list[list[str]]:
         ["seeds", f"{_ranges(seeds)} ({len(seeds)})"],
     ]
     rows += [["length", text] for text in _by_panel(table, _length)]
-    rows += [["score of a run", text] for text in _by_panel(table, lambda t, panel: in_words(t.metric(panel)))]
+    rows += [["score of a run", text] for text in _by_panel(table, _metric)]
     rows += [["evaluation", text] for text in _by_panel(table, _evaluation)]
     versions = Counter(_versions(entry) for entry in table.entries if entry.run.outcome is not None)
     for text, number in versions.items():
@@ -68,6 +72,11 @@ def _by_panel(table: SweepTable, say: Any) -> list[str]:
         if text:
             found.setdefault(text, []).append(panel)
     return [text if len(found) == 1 else f"{listed(panels)}: {text}" for text, panels in found.items()]
+
+
+def _metric(table: SweepTable, panel: str) -> str:
+    metric = table.metric(panel)
+    return in_words(metric) + ("" if metric in METRICS else "; more is taken to be better")
 
 
 def _length(table: SweepTable, panel: str) -> str:

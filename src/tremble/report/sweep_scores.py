@@ -49,7 +49,7 @@ def _figures(table: SweepTable, panels: Sequence[str], looks: Mapping[str, Look]
             lambda axis, panel: _strip(axis, table, panel, looks),
             height=0.9 + 0.36 * most,
             label=("score", ""),
-            columns=min(len(some), 2 if most > 1 else 3),
+            columns=_columns(table, some),
         )
         caption = " ".join(CAPTION.split()) if number == 0 else "As above."
         if number == 0 and len(table.agents) > ROWS:
@@ -60,6 +60,12 @@ def _figures(table: SweepTable, panels: Sequence[str], looks: Mapping[str, Look]
         rest = len(panels) - len(split[0])
         return [found[0], Folded(f"Scores on the other {rest:,} environments", found[1:])]
     return found
+
+
+def _columns(table: SweepTable, panels: Sequence[str]) -> int:
+    """Panels side by side: fewer where names of agents are long."""
+    longest = max(len(agent) for panel in panels for agent in table.here(panel))
+    return min(len(panels), 3 if longest <= 12 and len(panels) != 4 else 2)
 
 
 def _strip(axis: Any, table: SweepTable, panel: str, looks: Mapping[str, Look]) -> None:
@@ -145,7 +151,7 @@ def _every_run(table: SweepTable, panels: Sequence[str]) -> Table:
         for agent in table.here(panel):
             runs = table.cells[agent, panel]
             each = [f"{e.run.seed}: {e.state if e.score is None else shown(e.score, digits)}" for e in runs]
-            rows.append([panel, agent, "   ".join(each)])
+            rows.append([panel, agent, ", ".join(each)])
     return Table("Every run. Seed and score.", ["environment", "agent", "seed: score"], rows, 3)
 
 
