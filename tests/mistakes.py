@@ -80,6 +80,23 @@ class NoObservation(Base):
 """
 
 
+GOOD = 'agents = ["pqr"]\nenvs = ["CartPole-v1"]\nsteps = 100\n'
+SWEEPS = {
+    "good": GOOD,
+    "step": GOOD.replace("steps", "step"),
+    "agent": GOOD.replace("pqr", "pqrr"),
+    "env": GOOD.replace("CartPole-v1", "Pendulum-v1"),
+    "grid": GOOD + "[grid]\ndleta_0 = [5, 50]\n",
+    "search": GOOD + "[search]\nseeds = [1]\nspace.gamma = [0.9, 0.99]\n",
+    "space": GOOD + "[search]\nspace.gamma = { low = 0.99, high = 0.9 }\n",
+    "callback": GOOD + 'callback = "own:missing"\n',
+    "track": GOOD + 'track = ["tensorbord"]\n',
+    "several": GOOD.replace("CartPole-v1", "Pendulum-v1") + 'callback = "own:missing"\n',
+    "broken": "agents = [",
+}
+"""Sweep files by name; all but the first are wrong."""
+
+
 @dataclass(frozen=True)
 class Mistake:
     """A command, or a line of Python, and a part of what must be said about it."""
@@ -162,6 +179,27 @@ COMMANDS = (
     Mistake("tremble study nchain-count", r"did you mean 'nchain-counts'"),
     Mistake("tremble study nchain-counts --seeds 0", r"at least one seed"),
     Mistake("tremble protocols dopamin", r"dopamine"),
+    Mistake("tremble sweep missing.toml", r"no file missing\.toml"),
+    Mistake("tremble sweep broken.toml", r"cannot be read as TOML"),
+    Mistake("tremble sweep step.toml", r"no field 'step'; did you mean 'steps'"),
+    Mistake("tremble sweep agent.toml", r"no agent 'pqrr'; did you mean 'pqr'"),
+    Mistake("tremble sweep env.toml", r"Pendulum-v1.*continuous"),
+    Mistake("tremble sweep grid.toml", r"no setting 'dleta_0'; did you mean 'delta_0'"),
+    Mistake("tremble sweep search.toml", r"seed 1 is both a tuning seed and a test seed"),
+    Mistake("tremble sweep space.toml", r"gamma needs low < high"),
+    Mistake("tremble sweep callback.toml", r"own.*no attribute 'missing'"),
+    Mistake("tremble sweep track.toml", r"did you mean 'tensorboard'"),
+    Mistake("tremble sweep several.toml", r"2 things are wrong.*continuous.*missing"),
+    Mistake("tremble sweep good.toml --shard 4/3", r"'4/3' is no shard"),
+    Mistake("tremble sweep good.toml --jobs 0", r"--jobs must be at least 1"),
+    Mistake("tremble sweep done", r"done holds no sweep"),
+    Mistake("tremble sweep status nowhere", r"nowhere holds no sweep"),
+    Mistake("tremble compare pqr qrdqn", r"--envs", 2),
+    Mistake("tremble compare pqr dqnn --envs CartPole-v1", r"no agent 'dqnn'; did you mean 'dqn'"),
+    Mistake("tremble compare pqr --envs CartPole-v1 --set delta=5", r"no setting 'delta'; did you mean"),
+    Mistake("tremble report", r"name at least one sweep's directory"),
+    Mistake("tremble report nowhere", r"nowhere holds no sweep"),
+    Mistake("tremble results nowhere", r"nowhere holds no sweep"),
 )
 CALLS = (
     Mistake("tremble.make('pqr', deltaa=1)", r"no setting 'deltaa'"),
@@ -170,6 +208,9 @@ CALLS = (
     Mistake("tremble.train(tremble.make('pqr'), 'nchain', steps=60, delta_0=3)", r"settings by name go with"),
     Mistake("tremble.train('pqr', 'nchain', steps=60, record_every=20, callback=lambda p: {'x': 'high'})", r"numbers"),
     Mistake("tremble.train_many('pqr', 'nchain', steps=60, seeds=[])", r"at least one seed"),
+    Mistake("tremble.Sweep(agents=['pqr'])", r"with agents needs envs"),
+    Mistake("tremble.Sweep(agents=['pqr'], envs=['nchain'], seeds=0)", r"seeds must be at least one"),
+    Mistake("tremble.read_sweep('step.toml')", r"no field 'step'; did you mean 'steps'"),
     Mistake("tremble.load('own.py')", r"not a tremble file"),
     Mistake("tremble.load('nowhere')", r"no weights at nowhere"),
     Mistake("tremble.evaluate(tremble.load('cart'), 'Acrobot-v1', episodes=1)", r"observation|action"),
@@ -195,6 +236,8 @@ def workplace() -> Iterator[None]:
             Path("own.py").write_text(OWN)
             for name, env in (("done", "nchain"), ("cart", "CartPole-v1"), ("damaged", "nchain")):
                 tremble.train("pqr", env, steps=60, out=name, **small)
+            for name, text in SWEEPS.items():
+                Path(f"{name}.toml").write_text(text)
             Path("damaged/weights.safetensors").write_bytes(b"x" * 100)
             yield
         finally:

@@ -140,14 +140,15 @@ class Sweep:
     def __post_init__(self) -> None:
         """Validate what can be validated without making anything."""
         check_ranges(self)
-        if not self.cells and not (self.agents and self.envs):
-            raise SettingsError("a sweep needs agents and envs, or cells")
         if bool(self.agents) != bool(self.envs):
             raise SettingsError("a sweep with agents needs envs, and the other way round")
+        if not self.cells and not self.agents:
+            raise SettingsError("a sweep needs agents and envs, or cells")
         for label, values in self.grid.items():
             if not isinstance(values, Sequence) or isinstance(values, str) or not values:
                 raise SettingsError(f"grid: {label} needs a list of values, got {values!r}")
-        if self.search is not None and (twice := set(self.search.all_seeds) & set(self.all_seeds)):
+        seeds = set(self.all_seeds)
+        if self.search is not None and (twice := seeds.intersection(self.search.all_seeds)):
             raise SettingsError(
                 f"seed {min(twice)} is both a tuning seed and a test seed: a winner is then judged by the seeds that "
                 "chose it"
