@@ -157,11 +157,16 @@ def _cell(row: Row) -> str:
 HEAD = """# How often intervals hold what they are about
 
 Written by `python -m tests.coverage --out docs/results/interval-coverage`. Each number is the share of simulated
-experiments in which an interval of 95 % held its target; *too narrow* marks shares below 94 %, or below what the
-simulation can tell from 95 %.
+experiments in which an interval of 95 % held its target; *too narrow* marks shares that are below 95 % by more than one
+point and by more than three standard errors of the simulation.
 
 Scores are drawn from three laws: *normal*; *skewed*, the exponential of a normal variable with standard deviation 0.8,
 so a few runs score far above the others; *bimodal*, where two of ten runs fail and score 0 instead of 10, spread 1.
+
+What reports use follows from this. Of one environment they give Student's t interval, which is right for normal scores
+with any number of seeds; the percentile bootstrap is too narrow with few. No interval of the mean is right for skewed
+or bimodal scores with few seeds, which is why every run is shown. Over several environments there is the stratified
+bootstrap of the literature, and beside it the share that this simulation found.
 
 """
 

@@ -1,12 +1,22 @@
 """A short version of the simulation in `coverage.py`: which intervals hold what they are about."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from coverage import LAWS, SEEDS, Row, many_environments, one_environment, page, percentile, student
 from scipy import stats
 
+from tremble.report.interval_coverage import (
+    MEAN_BIMODAL,
+    MEAN_NORMAL,
+    SUMMARY_NORMAL,
+    about_means,
+    about_summaries,
+)
 from tremble.report.seeds import prediction_interval, tolerance_bound
 from tremble.report.statistics import mean_interval
+from tremble.report.tables import read_csv
 
 
 def found(rows):
@@ -42,6 +52,18 @@ def test_the_simulation_has_the_intervals_of_reports():
     half = stats.t.ppf(0.975, 4) * spread * np.sqrt(1 + 1 / 5)
     assert prediction_interval(scores[0]).high == pytest.approx(mean + half)
     assert tolerance_bound(scores[0]) == pytest.approx(mean - 4.2027 * spread, rel=1e-3)  # k of five, 95 % and 95 %
+
+
+def test_reports_quote_the_simulation():
+    file = Path(__file__).parents[1] / "docs" / "results" / "interval-coverage" / "coverage.csv"
+    shares = {(r["interval"], r["scores"], int(r["seeds"])): 100 * float(r["share"]) for r in read_csv(file)}
+    for quoted, interval, law in (
+        (MEAN_NORMAL, "mean, Student's t", "normal"),
+        (MEAN_BIMODAL, "mean, Student's t", "bimodal"),
+        (SUMMARY_NORMAL, "iqm over 10 environments, stratified bootstrap", "normal"),
+    ):
+        assert quoted == {n: round(shares[interval, law, n]) for n in SEEDS}
+    assert "with 5 seeds" in about_means(9) and "92 %" in about_summaries(5) and "with 3 seeds" in about_summaries(2)
 
 
 def test_the_page_says_what_is_too_narrow():

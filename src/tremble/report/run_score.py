@@ -39,7 +39,7 @@ METRICS: Mapping[str, str] = MappingProxyType(
 
 def in_words(metric: str) -> str:
     """What a metric is, as a sentence without its full stop."""
-    return METRICS.get(metric, f"mean over training of the column `{metric}` of metrics.jsonl")
+    return METRICS.get(metric, f"mean over training of the column {metric} of metrics.jsonl")
 
 
 def resolved_metric(directory: Path | str) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 
 from tremble.report import figures, svg
 from tremble.report.improvement import improvements
+from tremble.report.interval_coverage import about_summaries
 from tremble.report.page import Block, Picture, Section, Table, Text, folded_if_long
 from tremble.report.resampling import aggregate, profile
 from tremble.report.run_figures import Look
@@ -46,6 +47,7 @@ def section(table: SweepTable, looks: Mapping[str, Look]) -> Section | None:
 
 def _about(scores: Normalised) -> str:
     """How scores are brought to one scale."""
+    fewest = min(len(x) for lists in scores.scores.values() for x in lists)
     if scores.human:
         scale = "Scores are human-normalised: 0 is random play, 1 the human (57 games of DQN Zoo's table)."
     else:
@@ -56,7 +58,7 @@ def _about(scores: Normalised) -> str:
         )
     return (
         f"{scale} Intervals are 95 % percentile intervals of a bootstrap that draws runs within each environment; the "
-        "environments themselves are taken as given. With few seeds such intervals are somewhat too narrow."
+        f"environments themselves are taken as given. {about_summaries(fewest)}"
     )
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from tremble.report.interval_coverage import about_means
 from tremble.report.page import Block, Folded, Items, Section, Table, Text
 from tremble.report.run_score import METRICS, in_words
 from tremble.report.sweep_checks import spec_of
@@ -170,11 +171,8 @@ def reading(table: SweepTable, several: bool) -> Section:
     )
     if most < 2:
         text += " Here every agent has one seed: there are no intervals and no verdicts, and differences may be luck."
-    elif most < 10:
-        text += (
-            f" With {most} seeds, an interval rests on the assumption that scores are roughly normal, and the spread "
-            "between runs is known badly."
-        )
+    else:
+        text += f" {about_means(most)}"
     if several:
         text += " Numbers over all environments summarise the scores of each; where the two differ, look at the latter."
     return Section("How to read this", [Text(text)])

@@ -138,8 +138,8 @@ def _about_tolerance(table: SweepTable) -> str:
         return f"{text} What 95 % of all runs reach is not stated: that needs at least {FEW} seeds, here are {most}."
     return (
         f"{text} What 95 % of all runs reach, with 95 % confidence, is mean − k·spread for normally distributed scores "
-        f"(k from the noncentral t distribution); from {least} runs on it is the lowest score, whatever the "
-        f"distribution (and from {both} runs on, 95 % of all runs lie between the lowest and the highest)."
+        "(k from the noncentral t distribution), which is too high if some runs fail altogether; from "
+        f"{least} runs on it is the lowest score, whatever the distribution (and from {both} runs on, 95 % of all runs lie between the lowest and the highest)."
     )
 
 
