@@ -90,6 +90,17 @@ def check_ranges(module: Configurable) -> None:
         _check_number(getattr(module, name), domain, name)
 
 
+def convert_whole_numbers(module: Configurable) -> None:
+    """Turn the whole numbers of a record into ints: 1e5 is a float in Python. For ``__post_init__``."""
+    for name in _whole_fields(type(module)):
+        object.__setattr__(module, name, convert(getattr(module, name), int, 0, name))
+
+
+@lru_cache(maxsize=256)
+def _whole_fields(kind: type) -> tuple[str, ...]:
+    return tuple(name for name, hint in get_type_hints(kind).items() if hint is int)
+
+
 def _check_number(value: Any, domain: Range, name: str) -> None:
     if isinstance(value, tuple):
         for entry in value:

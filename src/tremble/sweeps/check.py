@@ -90,9 +90,9 @@ def _too_long(sweep: Sweep, folder: SweepFolder) -> Iterator[str]:
     for cell in sweep.all_cells() if folder.runs_directory.exists() else ():
         runs = [folder.run(cell, seed, sweep.steps, sweep) for seed in sweep.all_seeds]
         there = max(_steps_there(run) for run in runs)
-        if there > runs[0].spec.steps:
+        if there > runs[0].steps:
             yield (
-                f"{cell.label} is there with {there:,} steps, and {runs[0].spec.steps:,} are asked for: runs can be "
+                f"{cell.label} is there with {there:,} steps, and {runs[0].steps:,} are asked for: runs can be "
                 "lengthened, not cut; choose another directory"
             )
 
@@ -114,7 +114,7 @@ def nothing_learned(runs: list[PlannedRun]) -> list[str]:
     found = {}
     for run in {run.cell.label: run for run in runs}.values():
         start = run.spec.build_agent().learning.start_steps
-        if start >= run.spec.steps:
+        if start >= run.steps:
             found[run.cell.label] = f"{run.cell.label}: learning starts at step {start:,}, and its runs end at step "
-            found[run.cell.label] += f"{run.spec.steps:,}"
+            found[run.cell.label] += f"{run.steps:,}"
     return list(found.values())

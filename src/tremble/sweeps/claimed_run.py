@@ -98,7 +98,7 @@ def train_claimed(run: PlannedRun, sweep: Sweep, lock: Lock, worker: str, asked:
 def _train(run: PlannedRun, sweep: Sweep, lock: Lock, pulse: Pulse) -> tuple[State | None, str, int]:
     """State, cause and step at which training ended; None as state where it was asked to stop."""
     try:
-        if (there := saved_step(run.directory)) > run.spec.steps:
+        if (there := saved_step(run.directory)) > run.steps:
             return "failed", f"it is there with {there:,} steps: runs can be lengthened, not cut", there
         agent = run.spec.build_agent()
         callback = import_named(sweep.callback) if sweep.callback else None
@@ -110,7 +110,7 @@ def _train(run: PlannedRun, sweep: Sweep, lock: Lock, pulse: Pulse) -> tuple[Sta
                 run.spec.env,
                 run.directory,
                 checkpoint_every=sweep.checkpoint_every,
-                lengthen=recorded_steps(run.directory) not in (None, run.spec.steps),
+                lengthen=recorded_steps(run.directory) not in (None, run.steps),
                 lock=lock,
                 should_stop=pulse,
                 trackers=sweep.track,
@@ -140,7 +140,7 @@ def _train(run: PlannedRun, sweep: Sweep, lock: Lock, pulse: Pulse) -> tuple[Sta
     step = trained.agent.counts.transitions
     if trained.stopped is not None:
         return "stopped", trained.stopped.reason, step
-    if step < run.spec.steps or (run.spec.final_episodes and not trained.final_rows):
+    if step < run.steps or (run.spec.final_episodes and not trained.final_rows):
         return None, "", step
     lost = not_finite(trained)
     return ("diverged", lost, step) if lost else ("finished", "", step)

@@ -41,7 +41,7 @@ class Kind:
     @property
     def hours(self) -> float:
         """Of all its runs, on one core."""
-        steps = sum(run.spec.steps for run in self.runs)
+        steps = sum(run.steps for run in self.runs)
         seconds = steps / self.measured.steps_per_second + len(self.runs) * self.measured.compile_seconds
         return seconds / 3600
 
@@ -101,7 +101,7 @@ def estimate(runs: Sequence[PlannedRun], on_kind: Callable[[str], None] = lambda
     """Measure the kinds of runs that are left, at most `MOST_KINDS` of them; ``on_kind`` is told before each."""
     kinds: dict[tuple[str, str], list[PlannedRun]] = {}
     for run in runs:
-        kinds.setdefault((run.spec.agent, run.spec.env), []).append(run)
+        kinds.setdefault((run.cell.agent, run.cell.env), []).append(run)
     # One of each agent and of each environment first: what is not measured is taken from those.
     order = sorted(kinds, key=lambda kind: (_place(kind[0], kinds, 0) * _place(kind[1], kinds, 1) > 0, 0))
     measured: dict[tuple[str, str], Measurement] = {}

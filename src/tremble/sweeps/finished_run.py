@@ -138,9 +138,9 @@ class FinishedRun:
 def finished_run(run: PlannedRun) -> FinishedRun | None:
     """The run of a sweep, if it was trained to its end; numbers that are not finite there are its result too."""
     outcome = run.outcome()
-    if outcome is None or not (outcome.counts or (outcome.state == "diverged" and outcome.step >= run.spec.steps)):
+    if outcome is None or not (outcome.counts or (outcome.state == "diverged" and outcome.step >= run.steps)):
         return None
-    return FinishedRun(run.spec.seed, run.spec, run.directory, outcome)
+    return FinishedRun(run.seed, run.spec, run.directory, outcome)
 
 
 def _number(value: float | None) -> float:

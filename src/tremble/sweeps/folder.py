@@ -48,9 +48,15 @@ class PlannedRun:
     """A run that the sweep asks for."""
 
     cell: Cell
-    spec: RunSpec
+    seed: int
+    steps: int
     directory: Path
     phase: Phase = "test"
+
+    @cached_property
+    def spec(self) -> RunSpec:
+        """All settings of the run."""
+        return spec_of(self.cell, self.seed, self.steps)
 
     @property
     def outcome_file(self) -> Path:
@@ -70,7 +76,7 @@ class PlannedRun:
     def outcome(self) -> Outcome | None:
         """Its outcome, if it needs no more work: a result of fewer steps than planned is not one."""
         outcome = read_outcome(self.outcome_file)
-        if outcome is not None and outcome.state == "finished" and outcome.step < self.spec.steps:
+        if outcome is not None and outcome.state == "finished" and outcome.step < self.steps:
             return None
         return outcome
 
@@ -86,8 +92,7 @@ class SweepFolder:
         """
         self.directory = Path(directory)
         self._runs = None if runs is None else Path(runs)
-        self._folders: dict[str, str] = {}
-        """The folder of each cell, which takes longer to find than everything else about a run."""
+        self._places: dict[str, Path] = {}
 
     @cached_property
     def runs_directory(self) -> Path:
@@ -178,12 +183,17 @@ class SweepFolder:
 
     def run(self, cell: Cell, seed: int, steps: int, sweep: Sweep, phase: Phase = "test") -> PlannedRun:
         """The run of a cell with one seed."""
-        spec = spec_of(cell, seed, steps)
-        key = f"{cell!r} {sweep.callback}"
-        if key not in self._folders:
-            self._folders[key] = folder_name(spec, sweep.callback)
-        folder = f"{self._folders[key]}-{spec.steps}" if self.shared else self._folders[key]
-        return PlannedRun(cell, spec, self.runs_directory / folder / f"seed-{seed}", phase)
+        steps = cell.steps or steps
+        place = self._place(cell, steps, sweep.callback)
+        return PlannedRun(cell, seed, steps, place / f"seed-{seed}", phase)
+
+    def _place(self, cell: Cell, steps: int, callback: str | None) -> Path:
+        """The folder of a cell; kept, because all seeds ask for it."""
+        key = f"{cell!r} {steps} {callback}"
+        if key not in self._places:
+            name = folder_name(spec_of(cell, 0, steps), callback)
+            self._places[key] = self.runs_directory / (f"{name}-{steps}" if self.shared else name)
+        return self._places[key]
 
     def data(self, sweep: Sweep | None = None) -> SweepData:
         """The sweep as reports see it: every planned run with its outcome."""
@@ -206,7 +216,7 @@ class SweepFolder:
         """A run with its outcome, and whether somebody works on it."""
         outcome = run.outcome()
         held = outcome is None and run.directory.is_dir() and is_held(run.directory)
-        return SweepRun(run.cell, run.spec.seed, run.directory, run.phase, outcome, held)
+        return SweepRun(run.cell, run.seed, run.directory, run.phase, outcome, held)
 
     def score(self, run: PlannedRun, metric: str) -> float | None:
         """The score of a run with a result; None if it has none."""

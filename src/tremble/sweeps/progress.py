@@ -51,22 +51,22 @@ class SweepProgress:
     def _look_at(self, run: PlannedRun) -> int:
         """Note the outcome of a run if it has one; the steps that it has made if it is under way."""
         if run.outcome_file.exists() and (outcome := run.outcome()) is not None:
-            self._done[run.name] = run.spec.steps
+            self._done[run.name] = run.steps
             if outcome.state in FAILURES:
                 self.failed += 1
-                about = f"{run.cell.label}, seed {run.spec.seed}: {outcome.state}: {outcome.cause}"
+                about = f"{run.cell.label}, seed {run.seed}: {outcome.state}: {outcome.cause}"
                 self._console.print(f"[red]{escape.console(about)}[/]", highlight=False, soft_wrap=True)
             return 0
         if not run.directory.is_dir():
             return 0
         step = lock.progress(run.directory).get("step", 0)
-        return min(step, run.spec.steps) if isinstance(step, int) else 0
+        return min(step, run.steps) if isinstance(step, int) else 0
 
     def _show(self, runs: list[PlannedRun], made: int) -> None:
         now = time.monotonic()
         begin, before = self._first = self._first or (now, made)
         speed = (made - before) / (now - begin) if now > begin else 0.0
-        total = sum(run.spec.steps for run in runs)
+        total = sum(run.steps for run in runs)
         left = f"{_duration((total - made) / speed)} left" if speed else "compiling"
         more = "+" if self.sweep.search is not None else ""
         shown = f"{len(self._done):,} of {len(runs):,}{more} runs  {speed:,.0f} steps/s  {left}"

@@ -26,6 +26,7 @@ from tremble.settings import (
     POSITIVE,
     SettingsError,
     check_ranges,
+    convert_whole_numbers,
     describe,
     full_name,
     nearest,
@@ -139,6 +140,7 @@ class Sweep:
 
     def __post_init__(self) -> None:
         """Validate what can be validated without making anything."""
+        convert_whole_numbers(self)
         check_ranges(self)
         if bool(self.agents) != bool(self.envs):
             raise SettingsError("a sweep with agents needs envs, and the other way round")

@@ -6,7 +6,7 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 from tremble.agent import Agent
 from tremble.core import JaxEnv
@@ -19,7 +19,7 @@ from tremble.settings import (
     SIZE,
     SettingsError,
     check_ranges,
-    convert,
+    convert_whole_numbers,
     describe,
     override,
     reference,
@@ -56,10 +56,8 @@ class RunSpec:
     """The environment to evaluate in, if it is another than that of training."""
 
     def __post_init__(self) -> None:
-        """Validate fields; whole numbers may be written as 1e5, which is a float in Python."""
-        for name, hint in get_type_hints(RunSpec).items():
-            if hint is int:
-                object.__setattr__(self, name, convert(getattr(self, name), int, 0, name))
+        """Validate fields; whole numbers may be written as 1e5."""
+        convert_whole_numbers(self)
         check_ranges(self)
 
     @property
