@@ -224,7 +224,7 @@ def test_the_study_writes_its_report(tmp_path):
     for claims in sections().values():
         assert all(claim.claim in report for claim in claims)
     pictures = {path.name for path in tmp_path.glob("*.png")}
-    assert pictures == {"summary.png", "leaving_out.png", "measures.png", "games_no_ops.png", "games_sticky.png"}
+    assert pictures == {"leaving_out.png", "games_no_ops.png", "games_sticky.png"}
     assert all(f"({name})" in report for name in pictures)
     with (tmp_path / "claims.csv").open() as file:
         assert len(list(csv.DictReader(file))) == sum(len(claims) for claims in sections().values())

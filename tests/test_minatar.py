@@ -19,11 +19,10 @@ from tremble.envs.jax_gym import JaxGymEnv
 from tremble.hyperparameters import default_hyperparameters
 from tremble.presets import make
 from tremble.settings import SettingsError, override
-from tremble.studies import worker
 from tremble.studies.kit import Options
 from tremble.studies.minatar.study import STUDY, MinAtarResult
+from tremble.sweeps.finished_run import FinishedRun
 from tremble.training import xla_chunk as compiled
-from tremble.training.spec import RunSpec
 from tremble.training.xla_loop import encoder_of, iterate
 from tremble.worlds.minatar import GAMES, MinAtar, MinAtarState, minatar
 from tremble.worlds.nchain import NChain
@@ -445,19 +444,12 @@ def test_both_loops_make_the_same_run():
 
 
 @pytest.mark.long
-def test_a_run_of_the_study_is_kept_with_its_final_evaluation(tmp_path):
-    spec = RunSpec("qrdqn", "minatar/breakout", 200, 3, agent_options=SMALL, record_every=100)
-    out = tmp_path / "seed-0003.safetensors"
-    agent = spec.build_agent()
-    assert worker.choose_runner(spec, agent) is worker.train_and_evaluate
-    assert worker.choose_runner(RunSpec("qrdqn", "nchain", 200), make("qrdqn")) is worker.train_inside
-    worker.train_and_evaluate(spec, agent, out, lambda step: None)
-    career = STUDY.load(out, 3, spec)
+def test_a_run_of_the_study_has_its_final_evaluation(tmp_path):
+    settings = {"seed": 3, "record_every": 100, "final_episodes": 100}
+    run = tremble.train("qrdqn", "minatar/breakout", steps=200, out=tmp_path / "run", **settings, **SMALL)
+    career = STUDY.load(FinishedRun(3, run.spec, tmp_path / "run", None))
     assert career.returns.shape == (100,) and career.curve.shape == (40,)
-    assert not (tmp_path / "seed-0003" / "checkpoints").exists()
-    again = tremble.evaluate(
-        tremble.load(tmp_path / "seed-0003"), lambda: JaxGymEnv(minatar("breakout")), seed=1_000_003
-    )
+    again = tremble.evaluate(tremble.load(tmp_path / "run"), lambda: JaxGymEnv(minatar("breakout")), seed=1_000_003)
     np.testing.assert_array_equal(again.returns, career.returns)
 
 
@@ -478,11 +470,11 @@ def test_the_study_judges_by_intervals(tmp_path):
     assert "2.00 [1.75, 2.25]: supported" in report
     assert "*PQR is better than DLTV*: inconclusive on breakout." in report
     assert {p.name for p in tmp_path.iterdir()} == {"curves.png", "curves.svg", "final.csv", "curves.csv"}
-    again = STUDY.reuse_results(tmp_path)
-    assert len(again) == 9
-    for (label, seed), career in again.items():
-        for name in ("ends", "curve", "returns"):
-            np.testing.assert_array_equal(getattr(career, name), getattr(results[label][seed], name))
+    rows = (tmp_path / "final.csv").read_text().splitlines()
+    assert len(rows) == 10 and rows[1].startswith("breakout,pqr,0,5.000,0.000,5 5 5 ")
+    curves = (tmp_path / "curves.csv").read_text().splitlines()
+    assert curves[0] == "game,agent,seed,step,mean_return" and len(curves) == 1 + 9 * 40
+    assert curves[1] == "breakout,pqr,0,25," and curves[5] == "breakout,pqr,0,125,1.000"
 
 
 def test_choices_of_the_study_are_checked(tmp_path):

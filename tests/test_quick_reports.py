@@ -7,15 +7,13 @@ import sys
 import numpy as np
 import pytest
 from rich.console import Console
+from study_makers import finish
 
 from tremble.report.statistics import Interval, direction, verdict
 from tremble.studies import find_study
-from tremble.studies.kit import Options, Study, run_study, stored
-from tremble.studies.lunarlander.study import LunarLanderResult
+from tremble.studies.kit import Options, Study, run_study
 from tremble.studies.minatar.study import MinAtarResult
-from tremble.studies.nchain.readings import ReadingResult
 from tremble.studies.nchain.result import NChainResult
-from tremble.training.evaluation import Evaluation
 from tremble.worlds.nchain import NChain
 
 WORDS = {"reproduced", "not reproduced", "inconclusive", "helps", "hurts", "no difference shown", "no trend found"}
@@ -31,32 +29,22 @@ def level(seed, spec):
 def nchain(seed, spec):
     steps = np.array([spec.steps])
     counts = np.array([level(seed, spec)])
-    return NChainResult(seed, steps, counts, counts, np.zeros((1, 6, 4)), np.zeros((1, 6)), 0.5, NChain(), 0.9)
+    return NChainResult(seed, steps, counts, counts, np.zeros((6, 4)), 0.5, NChain(), 0.9)
 
 
 def minatar(seed, spec):
     return MinAtarResult(seed, np.arange(1, 41) * 100.0, np.full(40, 1.0), np.full(100, float(level(seed, spec))))
 
 
-def reading(seed, spec):
-    return ReadingResult(seed, "", level(seed, spec), 0, 0.5)
-
-
-def evaluated(seed, spec):
-    returns = np.full(4, float(level(seed, spec)))
-    found = Evaluation(returns, returns, np.full(4, 9), np.zeros(4, bool), np.zeros((4, 8)))
-    return LunarLanderResult(seed, np.array([100, 200]), np.array([1.0, 2.0]), found, found)
-
-
 MADE = {
     "nchain-counts": nchain,
     "nchain-variance": nchain,
     "nchain-family": nchain,
-    "nchain-readings": reading,
+    "nchain-readings": nchain,
     "minatar": minatar,
-    "control": evaluated,
+    "control": None,
 }
-"""What a run of a study would leave, made up."""
+"""What is loaded of a run, made up; where that is the run itself, its files are."""
 QUICK = ("nchain-counts", "control")
 """Studies of few cells; building the agents of many takes seconds."""
 STUDIES_MADE = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in MADE]
@@ -64,13 +52,13 @@ STUDIES_MADE = [pytest.param(name, marks=() if name in QUICK else pytest.mark.sl
 
 def report_of(name, tmp_path, quick):
     """The report by `run_study`, from a store in which every run is finished."""
-    study = dataclasses.replace(find_study(name), load=lambda path, seed, spec: MADE[name](seed, spec), search=None)
+    study, made = find_study(name), MADE[name]
+    if made is not None:
+        study = dataclasses.replace(study, load=lambda run: made(run.seed, run.spec))
+    study = dataclasses.replace(study, search=None)
     options = Options(tmp_path / "out", tmp_path / "store", 4, study.quick_steps, quick, report_only=True)
-    for cell in study.cells(options):
-        for seed in range(4):
-            path = stored(options.store, cell.spec(seed, options.steps))
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.touch()
+    for _, run in study.runs(options):
+        finish(run, [(100, 1.0), (200, 2.0)], final=np.full(4, float(level(run.spec.seed, run.spec))))
     return run_study(study, options, Console(quiet=True)).read_text()
 
 

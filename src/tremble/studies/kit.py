@@ -129,9 +129,9 @@ def train(study: Study, options: Options, console: Console) -> None:
         outcome = run.outcome()
         left += outcome is None
         if outcome is not None and finished_run(run) is None:
-            lost.append(f"{label}, seed {run.spec.seed}: {outcome.state}: {outcome.cause}")
+            lost.append(f"{label}, seed {run.seed}: {outcome.state}: {outcome.cause}")
     if lost and not study.partial:
-        again = f"Finished runs are kept; `tremble sweep retry {options.out}` lets the others be trained again."
+        again = f"Finished runs are kept; `tremble sweep retry {options.out} --runs {options.store}` lets the others be trained again."
         raise SweepError("\n".join([f"{len(lost)} runs of {study.name} have no result:", *lost[:10], again]))
     if left:
         console.print(
