@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
-from scipy import stats
+from scipy import special  # not stats, which takes as long to import as JAX: `sweep status` is to be quick
 
 Verdict = Literal["reproduced", "not reproduced", "inconclusive", "no verdict"]
 SUPPORT: Mapping[Verdict, str] = {
@@ -87,7 +87,7 @@ def mean_band(
     n, mean = len(values), values.mean(0)
     if n < 2:
         return mean, np.full_like(mean, -np.inf), np.full_like(mean, np.inf)
-    half = stats.t.ppf(0.5 + level / 2, n - 1) * values.std(0, ddof=1) / np.sqrt(n)
+    half = special.stdtrit(n - 1, 0.5 + level / 2) * values.std(0, ddof=1) / np.sqrt(n)
     return mean, mean - half, mean + half
 
 
@@ -125,4 +125,5 @@ def density(samples: Any, at: Any, minimum_width: float = 1e-2) -> np.ndarray:
     """Gaussian kernel density (Scott's rule) at given points; the minimum width is for near-constant samples."""
     samples = np.asarray(samples, float)
     width = max(float(np.std(samples, ddof=1)) * len(samples) ** -0.2, minimum_width)
-    return np.asarray(stats.norm.pdf(np.asarray(at)[:, None], samples[None, :], width).mean(1))
+    away = (np.asarray(at)[:, None] - samples[None, :]) / width
+    return np.asarray(np.exp(-(away**2) / 2).mean(1) / (width * np.sqrt(2 * np.pi)))
