@@ -82,14 +82,14 @@ class Train:
         from tremble.envs.registry import is_jax_env
         from tremble.settings import SettingsError, parse_assignments
         from tremble.training.machine import THREAD_VARIABLE
-        from tremble.training.many import run_name
         from tremble.training.run import train
 
         if self.threads is not None:
             if self.threads < 1:
                 raise SettingsError(f"--threads must be at least 1, got {self.threads}")
             os.environ[THREAD_VARIABLE] = str(self.threads)  # before JAX computes anything
-        out = self.out or Path("runs") / run_name(self.agent, self.env, self.seed)
+        name = "".join("-" if c in "/:\\" or c.isspace() else c for c in f"{self.agent}-{self.env}-s{self.seed}")
+        out = self.out or Path("runs") / name
         options = parse_assignments(self.env_set)
         if self.protocol is not None:
             if not is_atari(self.env):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -14,7 +13,6 @@ import jax.numpy as jnp
 from tremble.agent import Agent
 from tremble.core import JaxEnv
 from tremble.envs.encoding import Actions
-from tremble.envs.gym import name_of
 from tremble.envs.registry import is_jax_env
 from tremble.records import finite
 from tremble.settings import SettingsError
@@ -33,7 +31,6 @@ def train_many(
     steps: int,
     seeds: Sequence[int],
     sweep: dict[str, Sequence[Any]] | None = None,
-    out: str | Path | None = None,
     hyperparameters: str | None = None,
     env_options: dict[str, Any] | None = None,
     record_every: int = 500,
@@ -45,12 +42,10 @@ def train_many(
 ) -> list[Run]:
     """Train every seed with every combination of the swept settings: the runs in that order, seeds fastest.
 
-    With ``out`` each run is trained by itself into a directory of its own below it, as `tremble.train` does: the same
-    call again continues where it was interrupted, and `tremble curves OUT/*` draws all of them.
-
-    Without ``out``, runs that can be trained inside XLA and differ only in seeds and traced settings (``delta_0``,
-    ``c``, ``beta``, ``learning_rate``, ``gamma``) are one vectorised program, which takes less time; their numbers
-    differ from those of single runs in the last digits. All others are trained one after the other.
+    Runs that can be trained inside XLA and differ only in seeds and traced settings (``delta_0``, ``c``, ``beta``,
+    ``learning_rate``, ``gamma``) are one vectorised program, which takes less time; their numbers differ from those of
+    single runs in the last digits. All others are trained one after the other. Nothing is written: runs that are to
+    have directories, and to use all cores, are a sweep (`tremble.run_sweep`).
     """
     names, grids = list(sweep or {}), list((sweep or {}).values())
     combinations = [dict(zip(names, values, strict=True)) for values in itertools.product(*grids)]
@@ -58,7 +53,7 @@ def train_many(
         raise SettingsError("nothing to run: give at least one seed, and at least one value for each swept setting")
     if isinstance(env, gymnasium.Env | gymnasium.vector.VectorEnv):
         raise SettingsError("every run needs an environment of its own: give an id or a function, not an environment")
-    if out is None and isinstance(env, str) and is_jax_env(env) and n_envs == 1 and not evaluate_every:
+    if isinstance(env, str) and is_jax_env(env) and n_envs == 1 and not evaluate_every:
         specs = [
             RunSpec(agent, env, steps, seed, hyperparameters, agent_options | swept, env_options or {}, record_every)
             for swept in combinations
@@ -73,7 +68,6 @@ def train_many(
             env,
             steps=steps,
             seed=seed,
-            out=None if out is None else Path(out) / run_name(agent, env, seed, swept),
             hyperparameters=hyperparameters,
             env_options=env_options,
             record_every=record_every,
@@ -86,13 +80,6 @@ def train_many(
         for swept in combinations
         for seed in seeds
     ]
-
-
-def run_name(agent: str, env: Any, seed: int, settings: dict[str, Any] | None = None) -> str:
-    """The name of a run's directory: ``pqr-CartPole-v1-delta_0=50-s0``."""
-    changed = [f"{name}={value}" for name, value in (settings or {}).items()]
-    name = "-".join([agent, name_of(env), *changed, f"s{seed}"])
-    return "".join("-" if c in "/:\\" or c.isspace() else c for c in name)
 
 
 def _train_stacked(specs: list[RunSpec], built: list[tuple[Agent, JaxEnv]], chunk: int) -> list[Run]:
