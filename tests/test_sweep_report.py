@@ -144,6 +144,22 @@ def test_a_damaged_run_is_named_and_the_others_are_reported(maker):
     assert "seed 2: without a score; its directory is missing" in text
 
 
+def test_a_directory_with_another_run_is_named(maker):
+    data = maker.make()
+    config = data.runs[0].directory / "config.json"
+    config.write_text(config.read_text().replace('"agent": "pqr"', '"agent": "dqn"'))
+    assert "its directory holds another run: dqn on CartPole-v1" in text_of(page_of(data), "What was run")
+
+
+def test_figures_of_an_earlier_report_go_and_others_stay(maker, tmp_path):
+    (tmp_path / "figures").mkdir()
+    for name in ("curves-9", "mine"):
+        (tmp_path / "figures" / f"{name}.svg").write_text("")
+    write_report([maker.make()], tmp_path)
+    names = {path.stem for path in (tmp_path / "figures").iterdir()}
+    assert "mine" in names and "curves-9" not in names and "curves-1" in names
+
+
 def test_one_seed_has_no_intervals_and_no_verdicts(maker, tmp_path):
     maker.seeds = (7,)
     write_report([maker.make()], tmp_path / "out")

@@ -122,12 +122,16 @@ def minimal_difference(spread: float, n: int, chance: float = POWER, level: floa
     """The difference that n pairs of runs show with a chance of 80 %, where differences spread like this."""
     if n < 2:
         return math.inf
-    if spread == 0:
-        return 0.0
+    return spread * _in_spreads(n, chance, level)
+
+
+@cache
+def _in_spreads(n: int, chance: float, level: float) -> float:
+    """The same in units of the spread."""
     high = 1.0
     while power(high, 1.0, n, level) < chance:
         high *= 2
-    return spread * float(optimize.brentq(lambda d: power(d, 1.0, n, level) - chance, 0.0, high, xtol=1e-10))
+    return float(optimize.brentq(lambda d: power(d, 1.0, n, level) - chance, 0.0, high, xtol=1e-10))
 
 
 def seeds_needed(difference: float, spread: float, chance: float = POWER, level: float = 0.95) -> int | None:

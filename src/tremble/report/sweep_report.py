@@ -5,6 +5,7 @@ Every number is computed from the directories of the runs when the report is mad
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -32,6 +33,7 @@ from tremble.report.sweep_runs import clock
 from tremble.report.sweep_table import SweepTable, short_names, sweep_table
 from tremble.sweep_records import SweepData
 
+FIGURES = re.compile(r"(scores|curves|settings|aggregates|profiles|reliability)(-\d+)*")
 COLUMNS = ["directory", "environment", "agent", "seed", "state", "metric", "score", "seconds", "processor_seconds"]
 
 
@@ -45,6 +47,9 @@ def write_report(sweeps: Sequence[SweepData], out: Path) -> Path:
     page = make_page(table)
     folder = out / "figures"
     folder.mkdir(parents=True, exist_ok=True)
+    for path in folder.glob("*.svg"):  # of an earlier report, which may have had more
+        if FIGURES.fullmatch(path.stem):
+            path.unlink()
     for picture in page.pictures():
         (folder / f"{picture.name}.svg").write_text(svg.alone(picture.svg), encoding="utf-8")
     (out / "report.md").write_text(markdown(page), encoding="utf-8")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,7 +70,16 @@ def _begin(run: SweepRun, source: int) -> Entry:
         outcome = run.outcome
         lost = "its directory is missing" if outcome is not None and outcome.counts else ""
         return Entry(run, source, problem=lost)
-    return Entry(run, source, spec)
+    return Entry(run, source, spec, problem=_other_run(run, spec))
+
+
+def _other_run(run: SweepRun, spec: Mapping[str, Any]) -> str:
+    """What is wrong if a directory holds another run than the one that belongs there; empty if nothing is."""
+    if (spec["agent"], spec["seed"]) == (run.cell.agent, run.seed) and (
+        spec["env"] == run.cell.env or "from_python" in spec
+    ):
+        return ""
+    return f"its directory holds another run: {spec['agent']} on {spec['env']}, seed {spec['seed']}"
 
 
 def _metric(entries: Iterable[Entry], metric: str) -> str:

@@ -128,7 +128,7 @@ def _bound(values: np.ndarray) -> float | None:
 
 
 def _about_tolerance(table: SweepTable) -> str:
-    most = max((len(entries) for entries in table.cells.values()), default=0)
+    most = max((len(table.scores(*key)) for key in table.cells), default=0)
     least, both = runs_for_minimum(), runs_for_range()
     text = (
         "The prediction interval assumes that scores of runs are normally distributed, however many seeds there are; "
@@ -139,7 +139,8 @@ def _about_tolerance(table: SweepTable) -> str:
     return (
         f"{text} What 95 % of all runs reach, with 95 % confidence, is mean − k·spread for normally distributed scores "
         "(k from the noncentral t distribution), which is too high if some runs fail altogether; from "
-        f"{least} runs on it is the lowest score, whatever the distribution (and from {both} runs on, 95 % of all runs lie between the lowest and the highest)."
+        f"{least} runs on it is the lowest score, whatever the distribution (and from {both} runs on, "
+        "95 % of all runs lie between the lowest and the highest)."
     )
 
 
