@@ -177,15 +177,18 @@ Raw data: `curves.csv` (every evaluation), `scores.csv` (one row a run).
 
 
 def conditions(runs: AtariRuns, published_frames: int) -> str:
-    """The experimental conditions, as markdown."""
-    plan, rules, seeds = runs.plan, runs.plan.protocol, seed_count(runs.results)
+    """The experimental conditions that the general report does not state, as markdown."""
+    plan, rules = runs.plan, runs.plan.protocol
+    same = " too." if plan.frames == published_frames else ", another length, so they cannot be compared directly."
     lines = [
         f"Protocol `{rules.name}`: {rules.about}. **Our runs are {millions(plan.frames)} frames ({plan.steps:,} steps of the agent) long**; "
-        f"published numbers are at {millions(published_frames)}"
-        + (" too." if plan.frames == published_frames else ", another length, so they cannot be compared directly."),
-        _evaluations(plan),
-        f"{seeds} seed{'s' * (seeds not in ('0', '1', '0–1'))} a cell from seed 0.",
+        f"published numbers are at {millions(published_frames)}{same} {seed_count(runs.results)} seeds a cell from seed 0.",
+        f"Evaluations act with ε = {rules.evaluate_epsilon:g} and count game scores. Those of a seed start their games with the same seeds; *fresh games* have others.",
     ]
+    if plan.episodes:
+        lines.append(
+            f"An evaluation plays {plan.episodes} whole games; the protocol's lasts {rules.evaluate_steps:,} steps, so the best of ours is a maximum of noisier numbers."
+        )
     if plan.frames < rules.run_frames and not plan.quick:
         lines.append(
             f"Exploration schedules are those of runs of {millions(rules.run_frames)} frames; they are not shortened with the run."
@@ -199,16 +202,3 @@ def conditions(runs: AtariRuns, published_frames: int) -> str:
     if absent := sum(not found for found in runs.results.values()):
         lines.append(f"**{absent} of {len(runs.results)} cells have no run yet**; repeat the command to continue.")
     return "\n\n".join(lines)
-
-
-def _evaluations(plan: Plan) -> str:
-    rules = plan.protocol
-    length = f"lasts {rules.evaluate_steps:,} steps, as the protocol's,"
-    noisier = ""
-    if plan.episodes:
-        length = f"plays {plan.episodes} whole games"
-        noisier = f"; the protocol's lasts {rules.evaluate_steps:,} steps instead, so the best of ours is a maximum of noisier numbers"
-    return (
-        f"An evaluation every {plan.evaluate_every:,} steps {length} with ε = {rules.evaluate_epsilon:g} and counts game scores{noisier}. All evaluations of a seed "
-        "start their games with the same seeds; *fresh games* have others."
-    )

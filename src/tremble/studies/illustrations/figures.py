@@ -71,11 +71,7 @@ def why_randomise(out: Path) -> None:
 
 def how_pqr_scores(out: Path) -> None:
     """PQR's scores of three actions as the perturbation shrinks: within each action's range, then at the mean."""
-    actions = (
-        ("wide", 0.0, 2.2, "#d1495b"),
-        ("best", 0.5, 0.8, "#2a6f97"),
-        ("inferior", -4.0, 0.8, "#9ca3af"),
-    )
+    actions = (("wide", 0.0, 2.2, "#d1495b"), ("best", 0.5, 0.8, "#2a6f97"), ("inferior", -4.0, 0.8, "#9ca3af"))
     atoms = np.stack([stats.norm.ppf(LEVELS, mean, std) for _, mean, std, _ in actions])
     dist = ReturnDist(jnp.asarray(atoms, jnp.float32))
     figure, axes = figures.new(1, 4, 14, 3.6, sharey=True)

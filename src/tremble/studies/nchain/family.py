@@ -31,11 +31,7 @@ SIZES: dict[str, Any] = {
     "n_particles": 16,
 }
 """Number of atoms of each representation, small so that the study takes an hour; C51 keeps its 51."""
-EFFECTS: dict[Direction, str] = {
-    "above": "**helps**",
-    "below": "**hurts**",
-    "undecided": "no difference shown",
-}
+EFFECTS: dict[Direction, str] = {"above": "**helps**", "below": "**hurts**", "undecided": "no difference shown"}
 """By where the interval of the difference lies."""
 HEAD = ("agent", "learning_rate")
 SHADES = {1: "#2a6f97", -1: "#d1495b", 0: "#6b7280"}

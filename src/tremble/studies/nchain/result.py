@@ -16,12 +16,7 @@ from tremble.sweeps.finished_run import FinishedRun
 from tremble.worlds.gaussian_mixture import GaussianMixture
 from tremble.worlds.nchain import LEFT, NChain
 
-COLUMNS = {
-    "seed": "{0.seed}",
-    "optimal_count": "{0.count}",
-    "left_count": "{0.left_count}",
-    "w2_left": "{0.w2_text}",
-}
+COLUMNS = {"seed": "{0.seed}", "optimal_count": "{0.count}", "left_count": "{0.left_count}", "w2_left": "{0.w2_text}"}
 """Of raw data (`parts.write_runs`)."""
 
 

@@ -149,10 +149,5 @@ Raw data: `sensitivity.csv`.
 
 
 STUDY = Study(
-    "nchain-sensitivity",
-    "W2 to the truth over c, delta_0, beta and reward scales",
-    cells,
-    analyse,
-    seeds=5,
-    load=load,
+    "nchain-sensitivity", "W2 to the truth over c, delta_0, beta and reward scales", cells, analyse, seeds=5, load=load
 )

@@ -40,12 +40,7 @@ SETTINGS: dict[str, Any] = {
     "memory_size": 50_000,
 }
 """QR-DQN; kappa is small relative to the rewards, because a larger Huber threshold biases the quantiles."""
-COLOURS = {
-    "mean": "#6b7280",
-    "(i) acting only": "#e09f3e",
-    "(ii) risk-greedy": "#2a6f97",
-    "(iii) static": "#d1495b",
-}
+COLOURS = {"mean": "#6b7280", "(i) acting only": "#e09f3e", "(ii) risk-greedy": "#2a6f97", "(iii) static": "#d1495b"}
 
 
 @dataclass(frozen=True)
