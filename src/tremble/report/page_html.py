@@ -105,5 +105,5 @@ def _text(text: str) -> str:
 
 @cache
 def _style() -> str:
-    sheet = (files("tremble.report") / "data" / "page.css").read_text(encoding="utf-8")
+    sheet = (files("tremble.report") / "page.css").read_text(encoding="utf-8")
     return sheet + svg.colour_variables()
