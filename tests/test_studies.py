@@ -185,7 +185,7 @@ def committed(name):
         return {(row["agent"], int(row["seed"])): row for row in csv.DictReader(file)}
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_counts_of_the_committed_report(tmp_path):
     """Trained again at full length, to the last action. Later changes of rounding moved other seeds of that report."""
     study = find_study("nchain-counts")
@@ -199,8 +199,11 @@ def test_the_counts_of_the_committed_report(tmp_path):
         assert [run.count, run.left_count] == [int(rows[agent, seed][n]) for n in ("optimal_count", "left_count")]
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", ["nchain-counts", "nchain-returns", "exploration", "control"])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    ["nchain-counts", "nchain-returns", *(pytest.param(n, marks=pytest.mark.long) for n in ("exploration", "control"))],
+)
 def test_quick_studies_by_the_command(name, tmp_path):
     command = [sys.executable, "-m", "tremble.cli.main", "study", name, "--quick", "--store", str(tmp_path / "store")]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=900)
