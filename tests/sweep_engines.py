@@ -1,6 +1,6 @@
 """One sweep worked off by every engine must leave the same files, byte for byte; what the engines take is measured.
 
-    python -m tests.sweep_engines --out docs/results/sweep-engines            64 runs, four times
+    python -m tests.sweep_engines --out docs/results/sweep-engines            64 runs, three times
     python -m tests.sweep_engines --out docs/results/sweep-engines --overhead local against Ray; on a quiet machine
 
 Engines: two local processes; four shards, each a command of its own, that share one directory; a Ray cluster of three

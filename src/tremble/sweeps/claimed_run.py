@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
+import faulthandler
 import json
 import os
 import signal
@@ -35,6 +37,12 @@ MOST_DEATHS = 8
 """Workers that may die in a row at the same step of a run, before the run is held to be the cause."""
 HANGING = 75
 """Exit code of a worker whose run made no step for too long."""
+OF_THE_MACHINE = tuple(
+    getattr(errno, name)
+    for name in ("ENOSPC", "EDQUOT", "EROFS", "EIO", "ESTALE", "ENOMEM", "EMFILE", "ENFILE")
+    if hasattr(errno, name)
+)
+"""Errors of the system that no run is to blame for."""
 SILENT_DEATH = (
     "its worker died {n} times in a row at step {step:,} without a word: killed from outside, out of memory, or a "
     "crash in native code; see workers.log"
@@ -76,6 +84,7 @@ def train_claimed(run: PlannedRun, sweep: Sweep, lock: Lock, worker: str, asked:
     def hang() -> None:
         about = f"no step for {sweep.timeout_minutes:g} minutes"
         try:
+            faulthandler.dump_traceback()  # into the log: where it hangs
             _write(run, lock, _outcome(run, worker, "timed out", about, tries, spent(), saved_step(run.directory)))
         finally:
             os._exit(HANGING)  # the environment holds the only thread that could raise
@@ -121,22 +130,18 @@ def _train(run: PlannedRun, sweep: Sweep, lock: Lock, pulse: Pulse) -> tuple[Sta
     except DivergedError as error:
         return "diverged", str(error), saved_step(run.directory)
     except EnvironmentFaultError as error:
-        where = "".join(traceback.format_tb((error.__cause__ or error).__traceback__)[-1:]).strip()
-        return "failed", f"{error} ({where})" if where else str(error), saved_step(run.directory)
+        where = "" if error.__cause__ is None else f" ({_where(error.__cause__)})"
+        return "failed", f"{error}{where}", saved_step(run.directory)
     except SystemExit as stop:
         if stop.code in (128 + signal.SIGTERM, 128 + signal.SIGINT):  # asked to end; the run is saved
             raise
         return "failed", f"something that it calls ended the process: exit({stop.code})", saved_step(run.directory)
     except Exception as error:
-        if any(isinstance(cause, OSError) for cause in (error, error.__cause__)) and not isinstance(error, ValueError):
+        if any(isinstance(cause, OSError) and cause.errno in OF_THE_MACHINE for cause in (error, error.__cause__)):
             raise
-        last = traceback.format_tb(error.__traceback__)[-1].strip()
         known = isinstance(error, ValueError | CheckpointError)
-        return (
-            "failed",
-            str(error) if known else f"{type(error).__name__}: {error} ({last})",
-            saved_step(run.directory),
-        )
+        about = str(error) if known else f"{type(error).__name__}: {error} ({_where(error)})"
+        return "failed", about, saved_step(run.directory)
     step = trained.agent.counts.transitions
     if trained.stopped is not None:
         return "stopped", trained.stopped.reason, step
@@ -144,6 +149,12 @@ def _train(run: PlannedRun, sweep: Sweep, lock: Lock, pulse: Pulse) -> tuple[Sta
         return None, "", step
     lost = not_finite(trained)
     return ("diverged", lost, step) if lost else ("finished", "", step)
+
+
+def _where(error: BaseException) -> str:
+    """The place that an exception came from."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else "nowhere"
 
 
 def not_finite(run: Run) -> str:

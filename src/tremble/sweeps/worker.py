@@ -11,6 +11,7 @@ in the process, so runs that differ in seeds and traced settings compile once.
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import os
 import signal
 import socket
@@ -178,6 +179,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         os.sched_setaffinity(0, {options.core})
     sys.path.append(str(Path.cwd()))  # so that module:name may be a file in the current directory
     signal.signal(signal.SIGTERM, raise_terminated)
+    faulthandler.enable()  # a crash in native code leaves the Python stack in the log
     enable_compilation_cache()
 
     def orphaned() -> bool:
