@@ -10,6 +10,9 @@ from tyro.conf import Positional, UseAppendAction
 from tremble import escape
 from tremble.cli.console import Assignments, console
 
+POINTS = 20
+"""Evaluations on the learning curve of a comparison."""
+
 
 @dataclass
 class Report:
@@ -146,27 +149,30 @@ class Compare:
         from tremble.sweeps.folder import SweepFolder
         from tremble.sweeps.start import as_local_options, start
         from tremble.sweeps.sweep import Sweep
-        from tremble.sweeps.sweep_file import as_toml
+        from tremble.sweeps.sweep_file import as_toml, read_sweep
         from tremble.training.checkpoint import write_text
 
         if not self.agents:
             raise SettingsError("name the agents to compare: tremble compare pqr qrdqn --envs CartPole-v1")
+        folder = SweepFolder(self.out or Path("runs") / f"compare-{'-'.join(self.agents)}")
+        file = folder.directory / "sweep.toml"
         sweep = Sweep(
             agents=self.agents,
             envs=self.envs,
             steps=self.steps,
             seeds=self.seeds,
-            name=f"{' and '.join(self.agents)}",
+            name=" and ".join(self.agents),
+            # A longer comparison goes on with the interval of the one that is there: otherwise it would be another.
+            evaluate_every=read_sweep(file).evaluate_every if file.exists() else max(1, self.steps // POINTS),
             settings=parse_assignments(self.set),
             env_options=parse_assignments(self.env_set),
             hyperparameters=self.hyperparameters,
             callback=self.callback,
             track=self.track,
         )
-        folder = SweepFolder(self.out or Path("runs") / f"compare-{'-'.join(self.agents)}")
         options = as_local_options(self.jobs, "1/1", None, True)
         folder.directory.mkdir(parents=True, exist_ok=True)
-        write_text(folder.directory / "sweep.toml", as_toml(sweep))
+        write_text(file, as_toml(sweep))
         start(sweep, folder, options, console)
         page = write_report([folder.data()], folder.directory)
         show_status(folder)

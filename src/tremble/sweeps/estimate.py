@@ -79,8 +79,8 @@ class Estimate:
     def table(self, jobs: int) -> Table:
         """For the terminal."""
         runs = sum(len(kind.runs) for kind in self.kinds)
-        title = f"{runs:,} runs to train, {jobs} at a time: about {self.hours / jobs:,.1f} hours"
-        table = Table("agent", "environment", "runs", "steps/s", "hours of one", "memory", "disk", title=title)
+        title = f"{runs:,} runs to train, {jobs} at a time: about {duration(3600 * self.hours / jobs)}"
+        table = Table("agent", "environment", "runs", "steps/s", "one run", "memory", "disk", title=title)
         for kind in self.kinds:
             cost = kind.measured
             table.add_row(
@@ -88,7 +88,7 @@ class Estimate:
                 escape.console(kind.env),
                 f"{len(kind.runs):,}",
                 f"{cost.steps_per_second:,.0f}" + ("" if kind.own else " ?"),
-                f"{kind.hours / len(kind.runs):,.2f}",
+                duration(3600 * kind.hours / len(kind.runs)),
                 readable(cost.memory_bytes),
                 readable(cost.disk_bytes),
             )
@@ -120,6 +120,13 @@ def estimate(runs: Sequence[PlannedRun], on_kind: Callable[[str], None] = lambda
 def _place(name: str, kinds: Iterable[tuple[str, str]], part: int) -> int:
     """The place of an agent (part 0) or environment (part 1) among all of them."""
     return list(dict.fromkeys(kind[part] for kind in kinds)).index(name)
+
+
+def duration(seconds: float) -> str:
+    """A time in the unit that suits it."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:,.1f} h"
 
 
 def jobs_for(wanted: int | None, runs: int, memory_bytes: int) -> int:

@@ -10,6 +10,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from tremble import escape
 from tremble.sweep_records import FAILURES
+from tremble.sweeps.estimate import duration
 from tremble.sweeps.folder import PlannedRun, SweepFolder
 from tremble.sweeps.local import LocalEngine, LocalOptions
 from tremble.training import lock
@@ -67,7 +68,7 @@ class SweepProgress:
         begin, before = self._first = self._first or (now, made)
         speed = (made - before) / (now - begin) if now > begin else 0.0
         total = sum(run.steps for run in runs)
-        left = f"{_duration((total - made) / speed)} left" if speed else "compiling"
+        left = f"{duration((total - made) / speed)} left" if speed else "compiling"
         more = "+" if self.sweep.search is not None else ""
         shown = f"{len(self._done):,} of {len(runs):,}{more} runs  {speed:,.0f} steps/s  {left}"
         if self._bar is None:
@@ -97,9 +98,3 @@ def work_locally(folder: SweepFolder, options: LocalOptions, console: Console) -
 def unfinished(folder: SweepFolder) -> list[PlannedRun]:
     """Runs without an outcome."""
     return [run for run in folder.planned(folder.read())[0] if run.outcome() is None]
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
