@@ -38,7 +38,10 @@ from tremble.envs.faults import EnvironmentFaultError
 from tremble.records import CheckpointError
 from tremble.replay import DivergedError
 from tremble.report.run_reader import read_run
+from tremble.report.run_score import METRICS, score
 from tremble.settings import SettingsError
+from tremble.sweep_records import Cell, Outcome, SweepData, SweepRun
+from tremble.sweeps.results import LOGS, log_table, run_table
 from tremble.training import checkpoint, lock
 from tremble.training.run_directory import RunFiles
 
@@ -134,13 +137,14 @@ RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "gymnasium": ("qrdqn", "CartPole-v1", SMALL | {"n_step": 3, "prioritised": True, "criterion": "cvar", "n_envs": 2}),
     "options": ("quota", "CartPole-v1", SMALL | {"memory_size": 50, "resample_noise_every": "episode"}),
     "choices": ("qrdqn", "tremble-tests/Dials-v0", SMALL),
+    "finished": ("qrdqn", "CartPole-v1", SMALL | {"final_episodes": 2}),
     "pictures": ("c51", "tremble-tests/Pictures-v0", {"widths": [8], "batch_size": 4, "start_steps": 20}),
 }
 """Runs that together write everything a run can write."""
 
 
 def make_runs(root: Path) -> dict[str, Path]:
-    """Train the small runs, which stop before their end."""
+    """Train the small runs; all but one stop before their end."""
     for name, (agent, env, options) in RUNS.items():
         with contextlib.suppress(_Stop):
             tremble.train(
@@ -153,7 +157,7 @@ def make_runs(root: Path) -> dict[str, Path]:
                 evaluate_every=50,
                 evaluate_episodes=2,
                 chunk=20,
-                on_progress=_stop_at(110),
+                on_progress=_stop_at(1000 if name == "finished" else 110),
                 **options,
             )
     return {name: root / name for name in RUNS}
@@ -396,7 +400,18 @@ def actions(run: Path) -> dict[str, Callable[[], Any]]:
         with contextlib.suppress(_Stop):
             tremble.resume(run, chunk=20, on_progress=_stop_at(0))
 
+    def report() -> None:
+        """As reports and tables of many runs read it."""
+        outcome = Outcome("finished", "", 200, 1.0, 1.0, "host", "worker", {}, None, 1)
+        found = SweepRun(Cell("cell", "qrdqn", "CartPole-v1"), 0, run, "test", outcome)
+        for metric in (*METRICS, "auto"):
+            score(run, metric)
+        run_table([SweepData("sweep", run.parent, "auto", [found])])
+        for log in LOGS:
+            log_table([SweepData("sweep", run.parent, "auto", [found])], log)
+
     return {
+        "report": report,
         "load": lambda: tremble.load(run),
         "load best": lambda: tremble.load(run, weights="best"),
         "read": lambda: read_run(run),

@@ -262,6 +262,7 @@ def train(case: Case, directory: Path) -> None:
         checkpoint_every=100,
         evaluate_every=150,
         evaluate_episodes=2,
+        final_episodes=0 if case.env == "nchain" else 2,  # its episodes may not end before they are cut
         **case.options,
     )
 
