@@ -72,6 +72,8 @@ class Worker:
         self.folder, self.sweep, self._shard, self._until = folder, folder.read(), shard, until
         self.name = f"{socket.gethostname()}-{os.getpid()}"
         self._claims, self._done = Claims(job=job), set[str]()
+        self._runs: list[PlannedRun] | None = None
+        """All runs in the order of work; known once and for all where there is no search."""
         self._token, self._asked_elsewhere = folder.stop_token() if token is None else token, asked
 
     def asked(self) -> bool:
@@ -84,20 +86,17 @@ class Worker:
         With ``wait`` it stays while others train, to take over from those that die.
         """
         while not self.asked():
-            left = self.left()
             found = None
-            for run in left:
-                if self._until is not None and time.monotonic() > self._until:
+            for run in self.left():
+                if self.asked() or (self._until is not None and time.monotonic() > self._until):
                     return
                 found = self.take(run)
                 if found is not None:
                     yield run, found
-                    break
-                if self.asked():
-                    return
-            if not left or (found is None and not wait):
-                return
+                    break  # from the beginning: a search may have asked for new runs
             if found is None:
+                if not wait or not self.left():
+                    return
                 time.sleep(POLL_SECONDS)
 
     def take_or_wait(self, run: PlannedRun) -> Outcome | None:
@@ -109,23 +108,17 @@ class Worker:
         return None
 
     def left(self) -> list[PlannedRun]:
-        """The runs that need work at present, those of this worker's shard first."""
-        runs, _ = self.folder.planned(self.sweep, ask=True)
-        open_runs = []
-        for run in runs:
-            if run.name in self._done:
-                continue
-            if run.outcome() is not None:
-                self._done.add(run.name)
-                continue
-            open_runs.append(run)
-        number, n = self._shard
-        places = {run.name: place for place, run in enumerate(runs)}
-        return sorted(open_runs, key=lambda run: places[run.name] % n != number)
+        """The runs that may need work, as far as this worker knows, those of its shard first."""
+        if self._runs is None or self.sweep.search is not None:
+            runs, _ = self.folder.planned(self.sweep, ask=True)
+            number, n = self._shard
+            first = [k % n == number for k in range(len(runs))]
+            self._runs = [run for run, _ in sorted(zip(runs, first, strict=True), key=lambda pair: not pair[1])]
+        return [run for run in self._runs if run.name not in self._done]
 
     def take(self, run: PlannedRun) -> Outcome | None:
         """Train a run if nobody else does; None if somebody does, or if it was asked to stop meanwhile."""
-        if (outcome := run.outcome()) is not None:
+        if run.outcome() is not None:
             self._done.add(run.name)
             return None
         run.require_folders()
