@@ -164,7 +164,7 @@ class Made:
 def test_parts_of_analyses(tmp_path):
     first, second = [Made(0, 3.0), Made(1, 5.0)], [Made(1, 4.0), Made(2, 9.0)]
     assert over_seeds(first, "score").estimate == 4.0 and difference(first, second, "score").estimate == 1.0
-    write_runs(tmp_path / "runs.csv", {"a | b": first}, {"seed": "{0.seed}", "x": "{0.score:.1f}"}, ["one", "two"])
+    write_runs(tmp_path / "runs.csv", {"a | b": first}, {"x": "score:.1f"}, ["one", "two"])
     assert (tmp_path / "runs.csv").read_text() == "one,two,seed,x\na,b,0,3.0\na,b,1,5.0\n"
     write_curves(tmp_path / "curves.csv", {"a": second[:1]}, "at", {"y": "curve:.2f"})
     assert (tmp_path / "curves.csv").read_text() == "cell,seed,step,y\na,1,10,1.00\na,1,20,\n"

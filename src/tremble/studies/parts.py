@@ -60,34 +60,37 @@ def seed_count(results: Results) -> str:
 
 
 def write_runs(path: Path, results: Results, columns: Mapping[str, str], cell: Sequence[str] = ("cell",)) -> None:
-    """Raw data: a row for each run. A column is a format of the run, such as ``{0.final.mean:.3f}``.
+    """Raw data: a row for each run. A column is a number of the run with its format, such as ``final.mean:.3f``.
 
     Labels are cut at `` | `` into as many columns as ``cell`` names.
     """
-    tables.write_csv(
-        path,
-        [*cell, *columns],
-        [
-            [*label.split(" | ", len(cell) - 1), *(text.format(run) for text in columns.values())]
-            for label, runs in results.items()
-            for run in runs
-        ],
-    )
+    fields = [text.partition(":") for text in columns.values()]
+    rows = [
+        [*_cut(label, cell), run.seed, *(format(attrgetter(name)(run), spec) for name, _, spec in fields)]
+        for label, runs in results.items()
+        for run in runs
+    ]
+    tables.write_csv(path, [*cell, "seed", *columns], rows)
 
 
 def write_curves(
     path: Path, results: Results, steps: str, columns: Mapping[str, str], cell: Sequence[str] = ("cell",)
 ) -> None:
-    """Raw data over time: a row for each run and step. Columns are names of arrays and formats of their entries."""
-    rows = []
+    """Raw data over time: a row for each run and step. Columns are arrays of the run with the format of an entry."""
+    fields, rows = [text.partition(":") for text in columns.values()], []
     for label, runs in results.items():
         for run in runs:
-            arrays = [attrgetter(name)(run) for name in (steps, *(text.split(":")[0] for text in columns.values()))]
-            specs = [text.partition(":")[2] for text in columns.values()]
+            arrays = [attrgetter(name)(run) for name in (steps, *(name for name, _, _ in fields))]
             for step, *numbers in zip(*arrays, strict=True):
-                shown = ["" if np.isnan(x) else format(x, spec) for x, spec in zip(numbers, specs, strict=True)]
-                rows.append([*label.split(" | ", len(cell) - 1), run.seed, int(step), *shown])
+                shown = [
+                    "" if np.isnan(x) else format(x, spec) for x, (_, _, spec) in zip(numbers, fields, strict=True)
+                ]
+                rows.append([*_cut(label, cell), run.seed, int(step), *shown])
     tables.write_csv(path, [*cell, "seed", "step", *columns], rows)
+
+
+def _cut(label: str, cell: Sequence[str]) -> list[str]:
+    return label.split(" | ", len(cell) - 1)
 
 
 def draw_seeds(

@@ -103,8 +103,8 @@ def report(runs: AtariRuns) -> str:
     """Scores early and late, and verdicts on the paper's ordering."""
     plan = runs.plan
     found = {agent: [phases(run, plan.frames) for run in runs.of("Pong", agent)] for agent in plan.agents}
-    numbers = {name: f"{{0.{name}:.4f}}" for name in ("early", "late", "late_spread")}
-    write_runs(runs.options.out / "phases.csv", found, {"seed": "{0.seed}", **numbers}, ["agent"])
+    numbers = {name: f"{name}:.4f" for name in ("early", "late", "late_spread")}
+    write_runs(runs.options.out / "phases.csv", found, numbers, ["agent"])
     supported, rows = 0, []
     for claim in CLAIMS:
         if {claim.first, claim.second} <= found.keys():

@@ -74,7 +74,7 @@ def listed(settings: dict[str, Any]) -> str:
 
 def analyse(results: Results, options: Options) -> str:
     """Scores of every candidate."""
-    columns = {"seed": "{0.seed}", "mean_return_of_100_episodes": "{0.final.mean:.3f}"}
+    columns = {"mean_return_of_100_episodes": "final.mean:.3f"}
     write_runs(options.out / "search.csv", results, columns, ["candidate"])
     sections = "\n".join(section(search, results) for search in SEARCHES)
     return f"""# Search for the settings of the control columns

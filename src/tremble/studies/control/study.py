@@ -67,10 +67,9 @@ def analyse(results: Results, options: Options) -> str:
     """Figure, table and report."""
     draw(results, options)
     columns = {
-        "seed": "{0.seed}",
-        "newest_mean_of_100_episodes": "{0.final.mean:.3f}",
-        "best_mean_of_100_episodes": "{0.best.mean:.3f}",
-        "step_of_best": "{0.best_step}",
+        "newest_mean_of_100_episodes": "final.mean:.3f",
+        "best_mean_of_100_episodes": "best.mean:.3f",
+        "step_of_best": "best_step",
     }
     write_runs(options.out / "control.csv", results, columns)
     rows = [row(task, which, results, options) for task in TASKS for which in WEIGHTS]

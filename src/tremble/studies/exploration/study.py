@@ -103,12 +103,7 @@ def draw(results: Results, options: Options) -> None:
 def analyse(results: Results, options: Options) -> str:
     """Figure, tables and report."""
     draw(results, options)
-    columns = {
-        "seed": "{0.seed}",
-        "episodes": "{0.episodes}",
-        "first_reached": "{0.found}",
-        "late_share": "{0.late_share:.4f}",
-    }
+    columns = {"episodes": "episodes", "first_reached": "found", "late_share": "late_share:.4f"}
     write_runs(options.out / "exploration.csv", results, columns)
     sizes = sizes_of(options)
 

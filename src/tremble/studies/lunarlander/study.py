@@ -152,12 +152,11 @@ def analyse(results: Results, options: Options) -> str:
     draw_curves(results, options)
     draw_calibration(results, options)
     columns = {
-        "seed": "{0.seed}",
-        "mean_return": "{0.final.mean:.3f}",
-        "best_weights_mean_return": "{0.best.mean:.3f}",
-        "std_return": "{0.final.std:.3f}",
-        "w1": "{0.final.w1:.3f}",
-        "coverage_0.5": "{0.final.median_coverage:.2f}",
+        "mean_return": "final.mean:.3f",
+        "best_weights_mean_return": "best.mean:.3f",
+        "std_return": "final.std:.3f",
+        "w1": "final.w1:.3f",
+        "coverage_0.5": "final.median_coverage:.2f",
     }
     write_runs(options.out / "final.csv", results, columns)
     write_curves(options.out / "curves.csv", results, "evaluated_at", {"mean_return": "evaluated_means:.3f"})

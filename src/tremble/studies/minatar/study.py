@@ -116,12 +116,7 @@ def exploration(agent: str, options: Options) -> dict[str, Any]:
 def analyse(results: Results, options: Options) -> str:
     """Figure, tables and report."""
     draw(results, options)
-    columns = {
-        "seed": "{0.seed}",
-        "mean_return": "{0.final:.3f}",
-        "std_return": "{0.spread:.3f}",
-        "returns": "{0.listed}",
-    }
+    columns = {"mean_return": "final:.3f", "std_return": "spread:.3f", "returns": "listed"}
     write_runs(options.out / "final.csv", results, columns, HEAD)
     write_curves(options.out / "curves.csv", results, "ends", {"mean_return": "curve:.3f"}, HEAD)
     interval = interval_of(options)

@@ -156,7 +156,7 @@ def analyse(results: Results, options: Options) -> str:
     """Figures, data and report."""
     rates = chosen(options)
     alike, everything = partners(rates), searched(options)
-    write_runs(options.out / "search.csv", everything, {n: COLUMNS[n] for n in ("seed", "optimal_count")}, HEAD)
+    write_runs(options.out / "search.csv", everything, {"optimal_count": "count"}, HEAD)
     write_runs(
         options.out / "family.csv",
         {f"{c.agent} | {c.agent_options['learning_rate']}": results[c.label] for c in cells(options)},

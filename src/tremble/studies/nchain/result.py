@@ -16,7 +16,7 @@ from tremble.sweeps.finished_run import FinishedRun
 from tremble.worlds.gaussian_mixture import GaussianMixture
 from tremble.worlds.nchain import LEFT, NChain
 
-COLUMNS = {"seed": "{0.seed}", "optimal_count": "{0.count}", "left_count": "{0.left_count}", "w2_left": "{0.w2_text}"}
+COLUMNS = {"optimal_count": "count", "left_count": "left_count", "w2_left": "w2_text"}
 """Of raw data (`parts.write_runs`)."""
 
 

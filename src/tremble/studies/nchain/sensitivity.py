@@ -105,7 +105,7 @@ def counts(results: Results, agent: str, options: Options) -> list[Interval]:
 def analyse(results: Results, options: Options) -> str:
     """Figure, tables and report."""
     draw(results, options)
-    columns = {"seed": "{0.seed}", "w2_left_over_scale": "{0.w2:.5f}", "optimal_count": "{0.count}"}
+    columns = {"w2_left_over_scale": "w2:.5f", "optimal_count": "count"}
     write_runs(options.out / "sensitivity.csv", results, columns)
     grid, betas, scales = values(options)
     knob_rows, ranges, scale_rows = [], [], []

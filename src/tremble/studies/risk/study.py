@@ -231,13 +231,13 @@ def analyse(results: Results, options: Options) -> str:
     learned = {name: [judge(exact, name, run) for run in runs] for name, runs in results.items()}
     draw_policies(exact, learned, options)
     draw_returns(exact, options)
-    numbers = {
+    names = {
         "agreement": "agreement",
         "w1_at_start": "w1",
         "predicted_cvar": "predicted_cvar",
         "experienced_cvar": "cvar",
     }
-    columns = {"seed": "{0.seed}"} | {column: f"{{0.{name}:.4f}}" for column, name in numbers.items()}
+    columns = {column: f"{name}:.4f" for column, name in names.items()}
     write_runs(options.out / "learned.csv", learned, columns, ["solution"])
     by_value = zip(exact.lattice.values, *exact.laws().values(), strict=True)
     reached = [(value, masses) for value, *masses in by_value if max(masses) > 5e-9]

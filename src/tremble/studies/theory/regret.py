@@ -128,8 +128,8 @@ def draw(found: Results, options: Options) -> None:
 
 def write_data(found: Results, options: Options) -> None:
     """Per seed."""
-    columns = {"seed": "{0.seed}", "episodes": "{0.episodes}", "total_regret": "{0.total:.4f}"}
-    columns |= {"regret_of_last_tenth_per_episode": "{0.late:.5f}"}
+    columns = {"episodes": "episodes", "total_regret": "total:.4f"}
+    columns |= {"regret_of_last_tenth_per_episode": "late:.5f"}
     write_runs(options.out / "regret.csv", found, columns, ["problem", "agent"])
 
 
