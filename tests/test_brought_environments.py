@@ -809,6 +809,17 @@ def test_a_savable_environment_inside_wrappers_with_a_state_is_replayed():
     assert [fresh.step(0)[3] for _ in range(3)] == [False, False, True]
 
 
+def test_a_savable_environment_is_saved_with_its_generator():
+    """What it saves itself lacks its randomness: without it the run would go on, silently, with other numbers."""
+    env, fresh = Rewindable(Remembering()), Rewindable(Remembering())
+    env.reset(seed=1)
+    env.step(0)
+    facts, arrays = env.snapshot()
+    fresh.rewind([(json.loads(json.dumps(facts)), arrays)])
+    np.testing.assert_array_equal([fresh.step(1)[0] for _ in range(5)], [env.step(1)[0] for _ in range(5)])
+    np.testing.assert_array_equal(fresh.reset()[0], env.reset()[0])
+
+
 class Remembering(gymnasium.Env):
     """Can save and load its state."""
 

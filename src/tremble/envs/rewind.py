@@ -19,7 +19,7 @@ class Savable(Protocol):
     """An environment that can save and load its state."""
 
     def save_state(self) -> dict[str, np.ndarray]:
-        """Everything that later steps depend on."""
+        """Everything that later steps depend on, except Gymnasium's generator (`np_random`), which is saved with it."""
         ...
 
     def load_state(self, state: dict[str, np.ndarray]) -> Any:
@@ -40,7 +40,8 @@ class Rewindable(gymnasium.Wrapper[Any, Any, Any, Any]):
     That leads to the same state if the environment is a deterministic function of its Gymnasium generator (`np_random`)
     and the actions; running statistics of normalising wrappers are set to those at the start of the episode before.
     The caller of `rewind` compares observations, because an environment may have other randomness.
-    An environment that is `Savable`, without wrappers that have a state of their own, is saved and loaded instead.
+    An environment that is `Savable`, without wrappers that have a state of their own, is saved and loaded instead,
+    with its Gymnasium generator.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], index: int = 0):
@@ -64,9 +65,7 @@ class Rewindable(gymnasium.Wrapper[Any, Any, Any, Any]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start an episode and record its RNG state."""
         self._seed = None if seed is None else int(seed)
-        # Reading `np_random` of an environment that was never seeded would seed it.
-        ready = seed is None and getattr(self.unwrapped, "_np_random", None) is not None
-        self._generator = dict(self.unwrapped.np_random.bit_generator.state) if ready else None
+        self._generator = self._generator_now() if seed is None else None
         self._begun_with = statistics_of(self._normalisers, carried=True)
         self._actions, self._tried = [], (-1, {})
         self.resets += 1
@@ -105,11 +104,19 @@ class Rewindable(gymnasium.Wrapper[Any, Any, Any, Any]):
     def snapshot(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """JSON-ready facts and arrays from which `rewind` restores this state."""
         if self._savable is not None:
-            return {"how": "state"}, self._savable.save_state()
+            return {"how": "state", "generator": self._generator_now()}, self._savable.save_state()
         facts = {"how": "replay", "seed": self._seed, "generator": self._generator}
         shape, dtype = self.action_space.shape, self.action_space.dtype
         actions = np.reshape(np.array(self._actions, dtype), (-1, *(shape or ())))
         return facts, {"actions": actions} | self._begun_with
+
+    def _generator_now(self) -> dict[str, Any] | None:
+        """The state of Gymnasium's generator; None if there is none yet, or one that cannot be restored."""
+        # Reading `np_random` of an environment that was never seeded would seed it.
+        if getattr(self.unwrapped, "_np_random", None) is None:
+            return None
+        state = dict(self.unwrapped.np_random.bit_generator.state)
+        return state if state.get("bit_generator") == "PCG64" else None
 
     def rewind(self, snapshots: list[tuple[dict[str, Any], dict[str, np.ndarray]]]) -> Any:
         """Restore the snapshot at this environment's index; returns the observation, None if it failed.
@@ -124,12 +131,15 @@ class Rewindable(gymnasium.Wrapper[Any, Any, Any, Any]):
     def _rewound(self, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
         if facts["how"] == "state" and self._savable is not None:
             self.env.reset(seed=0)  # wrappers start an episode
-            return self._savable.load_state(arrays)
+            obs = self._savable.load_state(arrays)
+            if (generator := facts["generator"]) is not None:
+                self.unwrapped.np_random = restored_generator(generator)
+            return obs
         if facts["how"] != "replay":
             return None
         if facts["seed"] is None:
             generator = facts["generator"]
-            if generator is None or generator.get("bit_generator") != "PCG64":
+            if generator is None:
                 return None
             self.env.reset(seed=0)
             self.unwrapped.np_random = restored_generator(generator)
