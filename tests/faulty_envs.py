@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import math
 import os
 import signal
@@ -54,13 +55,15 @@ class Faulty(gymnasium.Env):
         return self._seen(), reward, False, self._t >= EPISODE, {}
 
     def save_state(self) -> dict[str, np.ndarray]:
-        """Everything but its random generator."""
-        return {"place": self._place.copy(), "counts": np.array([self._steps, self._t])}
+        """Everything, its random generator too."""
+        generator = np.frombuffer(json.dumps(self.np_random.bit_generator.state).encode(), np.uint8)
+        return {"place": self._place.copy(), "counts": np.array([self._steps, self._t]), "generator": generator.copy()}
 
     def load_state(self, state: dict[str, np.ndarray]) -> np.ndarray:
         """Go on from there."""
         self._place = np.array(state["place"])
         self._steps, self._t = (int(x) for x in state["counts"])
+        self.np_random.bit_generator.state = json.loads(state["generator"].tobytes())
         return self._seen()
 
     def _seen(self) -> np.ndarray:
