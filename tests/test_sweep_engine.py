@@ -60,6 +60,11 @@ def runs_of(folder: SweepFolder) -> list[PlannedRun]:
     return folder.planned(folder.read())[0]
 
 
+def left(folder: SweepFolder) -> list[PlannedRun]:
+    """What a worker would train."""
+    return [run for run in Worker(folder).left() if run.outcome() is None]
+
+
 # --- claims -----------------------------------------------------------------------------------------------------------
 
 
@@ -250,15 +255,15 @@ def test_only_what_is_missing_is_left(tmp_path):
     folder = written(tmp_path)
     for run in runs_of(folder):
         end(run)
-    assert Worker(folder).left() == []
+    assert left(folder) == []
     folder.write(small_sweep(seeds=3))
-    assert [run.spec.seed for run in Worker(folder).left()] == [2, 2]
+    assert [run.spec.seed for run in left(folder)] == [2, 2]
     folder.write(small_sweep(agents=["qrdqn", "pqr"]))
-    assert [run.cell.agent for run in Worker(folder).left()] == ["pqr"] * 4
+    assert [run.cell.agent for run in left(folder)] == ["pqr"] * 4
     folder.write(small_sweep(steps=200))
-    assert [run.name for run in Worker(folder).left()] == [run.name for run in runs_of(folder)]
+    assert [run.name for run in left(folder)] == [run.name for run in runs_of(folder)]
     folder.write(small_sweep(envs=["nchain"]))
-    assert Worker(folder).left() == [] and len(list(folder.runs_directory.glob("*/*.json"))) == 4
+    assert left(folder) == [] and len(list(folder.runs_directory.glob("*/*.json"))) == 4
 
 
 def test_a_shard_begins_with_its_own_runs(tmp_path):
@@ -284,9 +289,7 @@ def test_runs_of_more_steps_are_refused(tmp_path):
     with pytest.raises(SettingsError, match="nchain is there with 80 steps"):
         check(small_sweep(steps=50), folder)
     lock = Claims().take(last.directory)  # the plan changed while a worker had the run
-    found = train_claimed(
-        dataclasses.replace(last, spec=dataclasses.replace(last.spec, steps=50)), folder.read(), lock, "w", bool
-    )
+    found = train_claimed(dataclasses.replace(last, steps=50), folder.read(), lock, "worker", lambda: False)
     lock.release()
     assert found.state == "failed" and "there with 80 steps" in found.cause
 
@@ -301,7 +304,7 @@ def test_runs_of_more_steps_are_refused(tmp_path):
         ({"agents": ["qrdqn"], "envs": ["nchain"], "seeds": [-1]}, "not negative"),
         ({"agents": ["qrdqn"], "envs": ["nchain"], "steps": 0}, "steps"),
         ({"agents": ["qrdqn"], "envs": ["nchain"], "stepps": 5}, "steps"),
-        ({"agents": ["qrdqn"], "envs": ["nchain"], "grid": {"n_step": 3}}, "list"),
+        ({"agents": ["qrdqn"], "envs": ["nchain"], "grid": {"n_step": 3}}, "grid"),
         ({"cells": [{"label": "a", "agent": "dqn"}, {"label": "a", "agent": "pqr"}]}, "labels must differ"),
         ({"cells": [{"label": "a", "agennt": "dqn"}]}, "agent"),
     ],

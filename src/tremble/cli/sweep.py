@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -92,6 +91,7 @@ class Sweep:
         from tremble.sweeps.folder import SweepFolder
         from tremble.sweeps.start import consent
         from tremble.sweeps.sweep_file import read_sweep
+        from tremble.training.checkpoint import write_text
 
         if self.file.is_dir():
             folder = SweepFolder(self.file, self.runs)
@@ -104,7 +104,7 @@ class Sweep:
             folder.directory.mkdir(parents=True, exist_ok=True)
             copy = folder.directory / "sweep.toml"
             if not (copy.exists() and copy.samefile(self.file)):
-                shutil.copyfile(self.file, copy)
+                write_text(copy, self.file.read_text(encoding="utf-8"))
         return folder, sweep
 
 

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_type_hints
 
 from tremble.envs.registry import benchmark_of, is_jax_env, make_jax_env
 from tremble.presets import PARTS
@@ -26,6 +26,7 @@ from tremble.settings import (
     POSITIVE,
     SettingsError,
     check_ranges,
+    convert,
     convert_whole_numbers,
     describe,
     full_name,
@@ -205,8 +206,9 @@ class Sweep:
 
     def _completed(self, cell: Cell) -> Cell:
         """The cell with the options of its runs that the sweep gives, or that follow from its environment."""
-        if set(COMPLETED) <= cell.run_options.keys():
-            return cell
+        given = checked_run_options(cell)
+        if set(COMPLETED) <= given.keys():
+            return dataclasses.replace(cell, run_options=given)
         inside, atari = is_jax_env(cell.env), benchmark_of(cell.env) is not None
         usual = {name: getattr(self, name) for name in RUN_OPTIONS}
         if self.evaluate_every is None:
@@ -215,7 +217,22 @@ class Sweep:
         usual["final_episodes"] = (0 if inside or atari else FINAL_EPISODES) if episodes is None else episodes
         if inside and make_jax_env(cell.env, cell.env_options).observation_table is not None:
             usual |= {"evaluate_every": 0, "final_episodes": 0}  # every step is logged, and episodes may never end
-        return dataclasses.replace(cell, run_options=usual | dict(cell.run_options))
+        return dataclasses.replace(cell, run_options=usual | given)
+
+
+def checked_run_options(cell: Cell) -> dict[str, Any]:
+    """The options that a cell gives its runs, whole numbers as such; an error about those that are none."""
+    hints, usual = _run_hints(), {field.name: field.default for field in dataclasses.fields(RunSpec)}
+    known = (*COMPLETED, "evaluate_env")
+    for name in cell.run_options:
+        if name not in known:
+            raise SettingsError(f"{cell.label}: runs have no option {name!r}; {nearest(str(name), known)}")
+    return {name: convert(value, hints[name], usual[name], name) for name, value in cell.run_options.items()}
+
+
+@lru_cache(maxsize=1)
+def _run_hints() -> dict[str, Any]:
+    return get_type_hints(RunSpec)
 
 
 def known_settings(agent: str, env: str, hyperparameters: str | None, parts: Mapping[str, Any]) -> dict[str, Any]:
