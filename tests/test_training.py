@@ -277,3 +277,16 @@ def test_chunks_split_where_learning_starts():
     agent, env = RunSpec("pqr", "nchain", 300, 0, None, SMALL).build()
     ends = [m.t for m in iterate(agent, env, 0, 300, record_every=250, stops=(120,))]
     assert ends == [100, 120, 240, 250, 300]
+
+
+@pytest.mark.parametrize("env", ["nchain", "CartPole-v1"])
+def test_a_run_may_be_asked_to_stop_before_its_first_step(env, tmp_path):
+    """A worker of a sweep whose driver died at once: nothing is made yet, and nothing is wrong."""
+    from tremble.training.run import run_loop
+    from tremble.training.spec import RunSpec
+
+    spec = RunSpec("pqr", env, 60, agent_options=dict(SMALL))
+    stopped = run_loop(spec, spec.build_agent(), env, tmp_path, should_stop=lambda: True)
+    assert stopped.agent.counts.transitions == 0 and stopped.rows == []
+    whole = run_loop(spec, spec.build_agent(), env, tmp_path)
+    assert whole.rows == run_loop(spec, spec.build_agent(), env, None).rows

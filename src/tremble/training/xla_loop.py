@@ -249,8 +249,13 @@ class XlaLoop(Loop):
     @property
     def params(self) -> Any:
         """The online parameters."""
-        assert self.train_state is not None, "advance or load first"
-        return self.train_state.learner.params
+        return self._state().learner.params
+
+    def _state(self) -> TrainState:
+        """The state, which is made when it is first asked for: perhaps `load` brings another."""
+        if self.train_state is None:
+            self.train_state = self._run.init()
+        return self.train_state
 
     @property
     def replay_bytes(self) -> int:
@@ -265,7 +270,7 @@ class XlaLoop(Loop):
     def advance(self, until: int, stop: Callable[[], bool] = lambda: False) -> None:
         """As `Loop.advance`: compiled calls of chunks."""
         while self.t < until and not stop():
-            state = self._run.init() if self.train_state is None else self.train_state
+            state = self._state()
             self.resumable = False  # the call consumes the state
             self.train_state, self.t, log = self._run.advance(state, self.t, until)
             self._record.add_log(log)
