@@ -33,7 +33,7 @@ define find_python
 	fi
 endef
 
-.PHONY: help install demo test test-slow test-long test-grid test-packages test-safety lint format lock bench wheel clean
+.PHONY: help install demo test test-slow test-long test-grid test-packages test-safety test-sweeps lint format lock bench wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -81,6 +81,11 @@ test-safety: export JAX_PLATFORMS = cpu
 test-safety: install ## 2,000 hostile run directories, and runs interrupted at every moment: an hour
 	$(BIN)/python -m tests.fuzz
 	$(BIN)/python -m tests.kills
+
+test-sweeps: export JAX_PLATFORMS = cpu
+test-sweeps: install ## one sweep by every engine, and faults injected into sweeps, every file compared: an hour
+	$(BIN)/python -m tests.sweep_engines --out docs/results/sweep-engines
+	$(BIN)/python -m tests.sweep_faults --out docs/results/sweep-faults
 
 lint: install ## ruff, mypy and the import contract
 	$(BIN)/ruff check .
