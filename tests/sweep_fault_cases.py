@@ -88,12 +88,12 @@ class Row:
 class Setting:
     """The sweep that is disturbed, and its files without a disturbance."""
 
-    def __init__(self, root: Path, steps: int, seeds: int, seed: int = 0):
+    def __init__(self, root: Path, steps: int, seeds: int, seed: int = 0, healthy: Sequence[Any] = HEALTHY):
         """Run it once, undisturbed. ``steps`` is the length of its runs."""
         self.root, self.rng = root, random.Random(seed)
         self.steps, self.seeds = steps, seeds
         self.variables = {"TREMBLE_COMPILATION_CACHE": str(root / "programs"), "TREMBLE_LEASE_SECONDS": str(LEASE)}
-        self.cells = [Cell(f"{agent} | {env}", agent, env, n * steps) for agent, env, n in HEALTHY]
+        self.cells = [Cell(f"{agent} | {env}", agent, env, n * steps) for agent, env, n in healthy]
         self.file = write_sweep(root / "sweep.toml", self.cells, seeds)
         self._number = 0
         begin = time.monotonic()

@@ -100,7 +100,7 @@ def inject(root: Path, only: str, steps: int, seed: int, keep: Callable[[list[Ro
                 rows.append(row)
                 verdict = "equal" if not row.different else f"DIFFERENT: {', '.join(row.different[:5])}"
                 say(f"{row.fault}: {row.times}, {row.happened}: {verdict} ({time.monotonic() - begin:.0f} s)")
-        except RuntimeError as error:  # the other faults are worth knowing too
+        except Exception as error:  # the other faults are worth knowing too
             say(f"{name}: FAILED: {error}")
             rows.append(Row(name, 0, "**failed**", 0, [f"{name}: {str(error)[:500]}"]))
         keep(rows, len(setting.runs))

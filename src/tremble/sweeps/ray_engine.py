@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 import time
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ from tremble.training.compilation_cache import VARIABLE as CACHE_VARIABLE
 
 IN_FLIGHT_PER_CPU = 2
 """Tasks that wait in Ray's queue for each core of the cluster."""
+CONNECT_SECONDS = 10.0
+"""Until an address is taken for one where nobody listens."""
 PASSED_ON = (CACHE_VARIABLE, "TREMBLE_LEASE_SECONDS", "TREMBLE_SAVE_SECONDS")
 """Variables of the driver that tasks get too."""
 
@@ -67,10 +70,11 @@ def work_on_ray(folder: SweepFolder, options: RayOptions, console: Console) -> S
     """Work off a sweep on a cluster, until nothing is left or somebody asks it to stop."""
     ray = import_optional("ray", "ray")
     try:
+        _require_listener(options.address)
         # Only warnings of Ray's own: what a run says stands in its outcome.
         common = {"log_to_driver": False, "logging_level": "warning", "ignore_reinit_error": True}
         ray.init(**({} if options.address == "local" else {"address": options.address}), **common)
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         raise SettingsError(
             f"no Ray cluster at {escape.plain(options.address)}: {error}. Start one (ray start --head), name its "
             "address, or let --address local start one on this machine"
@@ -79,6 +83,14 @@ def work_on_ray(folder: SweepFolder, options: RayOptions, console: Console) -> S
         return _Driver(ray, folder, options, console).work()
     finally:
         ray.shutdown()
+
+
+def _require_listener(address: str) -> None:
+    """Raise unless somebody listens at ``host:port``: Ray itself would go on trying for many minutes."""
+    host, _, port = address.rpartition(":")
+    if host and port.isdecimal() and "/" not in host:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS):
+            pass
 
 
 class _Driver:
