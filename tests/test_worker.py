@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from tremble.studies.worker import MAX_MEMORY_MAPPINGS, forget_programs
+from tremble.sweeps.worker import MAX_MEMORY_MAPPINGS, forget_programs
 
 MAPS = Path("/proc/self/maps")
 
