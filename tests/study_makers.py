@@ -28,8 +28,12 @@ def finish(
     rows = [{"step": s, "mean": mean, "std": 0.0, "returns": [mean], "lengths": [10]} for s, mean in evaluations]
     write_rows(run.directory, "evaluations", rows)
     write_rows(run.directory, "final", [final_row(run.spec.steps, final)] if len(final) else [])
-    outcome = Outcome(state, "", run.spec.steps, seconds, seconds, "host", "worker-1", VERSIONS, None, 1)
-    run.outcome_file.write_text(as_text(asdict(outcome)))
+    run.outcome_file.write_text(as_text(asdict(ended(run.spec.steps, state, seconds))))
+
+
+def ended(step: int, state: str = "finished", seconds: float = 10.0) -> Outcome:
+    """The outcome of a run."""
+    return Outcome(state, "", step, seconds, seconds, "host", "worker-1", VERSIONS, None, 1)
 
 
 def final_row(step: int, returns: Sequence[float], weights: str = "last", weights_step: int | None = None) -> dict:

@@ -7,6 +7,7 @@ import dataclasses
 import jax
 import numpy as np
 import pytest
+from study_makers import ended
 
 import tremble
 from tremble.criteria import Criterion
@@ -116,7 +117,7 @@ def test_both_loops_can_be_counted(monkeypatch, tmp_path):
         monkeypatch.setattr(RunSpec, "compiled", lambda spec, agent, inside=inside: inside)
         options = {"env_options": {"time_limit": 30}, "record_every": 20, "out": tmp_path / str(inside)}
         run = tremble.train("qrdqn", "nchain", steps=60, seed=3, **options, **TINY)
-        loaded[inside] = load_result(FinishedRun(3, run.spec, tmp_path / str(inside), None))
+        loaded[inside] = load_result(FinishedRun(3, run.spec, tmp_path / str(inside), ended(60)))
     one, two = loaded[True], loaded[False]
     assert one.run.snapshots.keys() == {"atoms", "scores"} and not two.run.snapshots
     np.testing.assert_array_equal(one.steps, two.steps)

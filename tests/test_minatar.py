@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
+from study_makers import ended
 
 import tremble
 from tremble.envs.jax_gym import JaxGymEnv
@@ -447,7 +448,7 @@ def test_both_loops_make_the_same_run():
 def test_a_run_of_the_study_has_its_final_evaluation(tmp_path):
     settings = {"seed": 3, "record_every": 100, "final_episodes": 100}
     run = tremble.train("qrdqn", "minatar/breakout", steps=200, out=tmp_path / "run", **settings, **SMALL)
-    career = STUDY.load(FinishedRun(3, run.spec, tmp_path / "run", None))
+    career = STUDY.load(FinishedRun(3, run.spec, tmp_path / "run", ended(200)))
     assert career.returns.shape == (100,) and career.curve.shape == (40,)
     again = tremble.evaluate(tremble.load(tmp_path / "run"), lambda: JaxGymEnv(minatar("breakout")), seed=1_000_003)
     np.testing.assert_array_equal(again.returns, career.returns)
