@@ -18,6 +18,7 @@ import shutil
 import sys
 import tempfile
 import time
+import tomllib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -178,6 +179,7 @@ def page(out: Path) -> str:
     if (out / "engines.json").exists():
         found = json.loads((out / "engines.json").read_text())
         lines += ["## The same files", ""]
+        lines += [f"{found['sweep']}", ""]
         lines += [f"{found['about']} Compared file by file and byte for byte with those of the first engine.", ""]
         lines += ["| engine | runs | finished | files | files that differ | wall clock | cores busy | other work |"]
         lines += ["|---|---:|---:|---:|---:|---:|---:|---:|"]
@@ -204,6 +206,15 @@ def page(out: Path) -> str:
             lines.append(f"| {number} | {one:,.1f} s | {other:,.1f} s | {ratio:.2f} |")
         lines += ["", f"Other work took at most {max(found['others']):.0%} of the machine (Ray's own included)."]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def about_sweep(file: Path) -> str:
+    """Its runs in words."""
+    fields = tomllib.loads(file.read_text())
+    steps = {cell["env"]: cell["steps"] for cell in fields["cells"]}
+    lengths = ", ".join(f"{env} ({n:,} steps)" for env, n in steps.items())
+    agents = ", ".join(dict.fromkeys(cell["agent"] for cell in fields["cells"]))
+    return f"Agents {agents}, each on {lengths}, with {fields['seeds']} seeds."
 
 
 def about_machine() -> str:
@@ -233,7 +244,8 @@ def main() -> None:
             failed = False
         else:
             engines = compare_engines(place, options.seeds, options.share)
-            name, record = "engines", {"about": about_machine(), "engines": [asdict(each) for each in engines]}
+            about = {"about": about_machine(), "sweep": about_sweep(place / "sweep.toml")}
+            name, record = "engines", about | {"engines": [asdict(each) for each in engines]}
             failed = any(each.different or each.finished < each.runs for each in engines)
     print(json.dumps(record, indent=2))
     if options.out:

@@ -88,9 +88,11 @@ class Row:
 class Setting:
     """The sweep that is disturbed, and its files without a disturbance."""
 
-    def __init__(self, root: Path, steps: int, seeds: int, seed: int = 0, healthy: Sequence[Any] = HEALTHY):
-        """Run it once, undisturbed. ``steps`` is the length of its runs."""
-        self.root, self.rng = root, random.Random(seed)
+    def __init__(
+        self, root: Path, steps: int, seeds: int, seed: int = 0, healthy: Sequence[Any] = HEALTHY, jobs: int = 2
+    ):
+        """Run it once, undisturbed. ``steps`` is the length of its runs, ``jobs`` the number of local workers."""
+        self.root, self.rng, self.jobs = root, random.Random(seed), jobs
         self.steps, self.seeds = steps, seeds
         self.variables = {"TREMBLE_COMPILATION_CACHE": str(root / "programs"), "TREMBLE_LEASE_SECONDS": str(LEASE)}
         self.cells = [Cell(f"{agent} | {env}", agent, env, n * steps) for agent, env, n in healthy]
@@ -111,7 +113,7 @@ class Setting:
 
     def words(self, directory: Path, *more: object, file: Path | None = None) -> tuple[object, ...]:
         """The command."""
-        engine = more if "--engine" in more else ("--jobs", 2, *more)
+        engine = more if "--engine" in more else ("--jobs", self.jobs, *more)
         return ("sweep", file or self.file, "--out", directory, "--no-measure", *engine)
 
     def start(self, directory: Path, *more: object, **variables: str) -> Command:
@@ -392,21 +394,23 @@ def faulty_cells(setting: Setting, faults: Sequence[str]) -> list[Cell]:
     short = min(setting.steps, 600)
     cells = [Cell(fault, "qrdqn", FAULTY, short, {"fault": fault, "at": short // 2}) for fault in faults]
     rate = SMALL | {"learning_rate": 1e30}
-    return [*cells, Cell("diverges", "dqn", "CartPole-v1", short, agent_options=rate)]
+    return [*cells, Cell("diverges", "qrdqn", FAULTY, short, agent_options=rate)]
 
 
-def faulty_environments(setting: Setting, faults: Sequence[str] = tuple(CAUSES), seeds: int = 2) -> list[Row]:
+def faulty_environments(
+    setting: Setting, faults: Sequence[str] = tuple(CAUSES), seeds: int = 2, *engine: object
+) -> list[Row]:
     """Runs that cannot succeed beside those that can: each is named with its cause, and the others are the same."""
     bad = faulty_cells(setting, faults)
     file = write_sweep(setting.root / "faulty.toml", [*bad, *setting.cells], seeds, timeout_minutes=0.15)
     directory = setting.place()
-    setting.finish(directory, file=file)
+    setting.finish(directory, *engine, file=file)
     _, status = run("sweep", "status", directory)
     status = " ".join(status.split())
     outcomes = outcomes_of(directory)
     found = _by_label(directory)
     wanted = CAUSES | {"diverges": ("diverged", "not finite")}
-    rows = []
+    rows, on = [], " on Ray" if engine else ""
     for cell in bad:
         state, cause = wanted[cell.label]
         for number in range(seeds):
@@ -414,8 +418,8 @@ def faulty_environments(setting: Setting, faults: Sequence[str] = tuple(CAUSES),
             named = f"{cell.label}, seed {number}: {state}" in status and cause in status
             if outcome["state"] != state or cause not in outcome["cause"] or not named:
                 raise RuntimeError(f"{cell.label} ended as {outcome}, and the status says {status}")
-        rows.append(Row(f"environment: {cell.label}", seeds, f"{state}: {cause}", 0, []))
-    healthy = setting.row("(healthy runs of the same sweep)", 0, "finished", directory)
+        rows.append(Row(f"environment{on}: {cell.label}", seeds, f"{state}: {cause}", 0, []))
+    healthy = setting.row(f"(healthy runs of that sweep{on})", 0, "finished", directory)
     return [*rows, healthy]
 
 
@@ -465,6 +469,7 @@ def on_ray(setting: Setting, kills: int = 6, removals: int = 3, drivers: int = 2
             yield disturb_driver(setting, fault, signalled(number), (code,), drivers, *engine)
         yield disturb_driver(setting, "tremble sweep stop, Ray", asked_to_stop, (0,), drivers, *engine)
         yield remove_nodes(setting, cluster, removals, *engine)
+        yield from faulty_environments(setting, ("raise", "hang", "exit"), 2, *engine)
 
 
 def remove_nodes(setting: Setting, cluster: Any, times: int, *engine: object) -> Row:

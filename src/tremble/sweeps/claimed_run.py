@@ -84,7 +84,8 @@ def train_claimed(run: PlannedRun, sweep: Sweep, lock: Lock, worker: str, asked:
     def hang() -> None:
         about = f"no step for {sweep.timeout_minutes:g} minutes"
         try:
-            faulthandler.dump_traceback()  # into the log: where it hangs
+            with suppress(Exception):  # the log may be full, or no file
+                faulthandler.dump_traceback()  # where it hangs
             _write(run, lock, _outcome(run, worker, "timed out", about, tries, spent(), saved_step(run.directory)))
         finally:
             os._exit(HANGING)  # the environment holds the only thread that could raise
