@@ -62,6 +62,8 @@ class Command:
 
 def start(*words: object, **variables: str) -> Command:
     """Start ``tremble WORDS``."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as a shell makes it in the background; children inherit it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(
         [sys.executable, "-m", "tremble.cli.main", *map(str, words)],
         stdin=subprocess.DEVNULL,
@@ -71,14 +73,8 @@ def start(*words: object, **variables: str) -> Command:
         env=environment(**variables),
         cwd=ROOT,
         start_new_session=True,
-        preexec_fn=_hear_interrupts,
     )
     return Command(process)
-
-
-def _hear_interrupts() -> None:
-    """A shell lets what it starts in the background ignore Ctrl-C."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def run(*words: object, **variables: str) -> tuple[int, str]:

@@ -488,6 +488,15 @@ def test_sweeps_from_python_name_what_is_wrong(tmp_path):
         SweepFolder(tmp_path).read()
 
 
+def test_a_cluster_that_is_not_there_is_one_message(tmp_path):
+    from rich.console import Console
+
+    from tremble.sweeps.ray_engine import RayOptions, work_on_ray
+
+    with pytest.raises(SettingsError, match=r"no Ray cluster at 127\.0\.0\.1:9: .*refused.*ray start --head"):
+        work_on_ray(written(tmp_path), RayOptions("127.0.0.1:9"), Console(quiet=True))
+
+
 def test_imports_of_a_worker_are_those_of_its_engine(tmp_path):
     """``python -m tremble.sweeps.worker`` on a directory without a sweep: one line, and the code for that."""
     found = subprocess.run(
