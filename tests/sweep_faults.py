@@ -28,6 +28,10 @@ from tests.sweep_fault_cases import Row, Setting
 from tests.sweep_kit import ROOT, say
 
 
+FAILED = "**failed**"
+"""What happened where a fault could not be injected as it should be, or was not survived."""
+
+
 def all_faults() -> dict[str, Callable[[Setting], Iterator[Row]]]:
     """Every kind by a name."""
 
@@ -102,7 +106,7 @@ def inject(root: Path, only: str, steps: int, seed: int, keep: Callable[[list[Ro
                 say(f"{row.fault}: {row.times}, {row.happened}: {verdict} ({time.monotonic() - begin:.0f} s)")
         except Exception as error:  # the other faults are worth knowing too
             say(f"{name}: FAILED: {error}")
-            rows.append(Row(name, 0, "**failed**", 0, [f"{name}: {str(error)[:500]}"]))
+            rows.append(Row(name, 0, FAILED, 0, [f"{name}: {str(error)[:500]}"]))
         keep(rows, len(setting.runs))
     return rows
 
@@ -131,7 +135,8 @@ def main() -> None:
     def keep_rows(rows: list[Row], runs: int) -> None:
         fresh = [asdict(row) for row in rows]
         names = {row["fault"] for row in fresh}
-        older = [row for row in found.get("faults", []) if options.only and row["fault"] not in names]
+        failed = [row["fault"] for row in found.get("faults", []) if row["happened"] == FAILED]
+        older = [row for row in found.get("faults", []) if options.only and row["fault"] not in [*names, *failed]]
         found.update(runs=runs, faults=[*older, *fresh])
         keep()
 

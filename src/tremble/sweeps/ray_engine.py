@@ -13,6 +13,7 @@ import socket
 import sys
 import time
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 from rich.console import Console
@@ -23,7 +24,6 @@ from tremble.sweeps.claimed_run import MOST_DEATHS
 from tremble.sweeps.folder import PlannedRun, SweepFolder
 from tremble.sweeps.local import GRACE_SECONDS, WORKER_ENVIRONMENT, SweepError, worker_environment
 from tremble.sweeps.progress import SweepProgress
-from tremble.sweeps.worker import raise_terminated
 from tremble.training.compilation_cache import VARIABLE as CACHE_VARIABLE
 
 IN_FLIGHT_PER_CPU = 2
@@ -101,6 +101,7 @@ class _Driver:
         self._progress = SweepProgress(folder, console, None)
         self._token = folder.stop_token()
         self._flying: dict[Any, str] = {}
+        self._terminated = False
         variables = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
         variables |= {"XLA_FLAGS": worker_environment(os.environ)["XLA_FLAGS"], **WORKER_ENVIRONMENT}
         if options.gpus:
@@ -113,7 +114,7 @@ class _Driver:
         self._job = f"ray {ray.get_runtime_context().get_job_id()}"
 
     def work(self) -> SweepProgress:
-        before = signal.signal(signal.SIGTERM, raise_terminated)
+        before = signal.signal(signal.SIGTERM, self._note_termination)
         try:
             while self._folder.stop_token() == self._token:
                 left = self._submit()
@@ -121,7 +122,6 @@ class _Driver:
                     if not left:
                         break
                     time.sleep(1.0)
-                    continue
                 self._collect(timeout=2.0)
                 self._progress.look()
             while self._flying:  # asked to stop: tasks save their runs
@@ -137,6 +137,10 @@ class _Driver:
         self._progress.look(now=True)
         return self._progress
 
+    def _note_termination(self, number: int, frame: FrameType | None) -> None:
+        """An exception would be raised in Ray's own code, which loses the exit code."""
+        self._terminated = True
+
     def _submit(self) -> list[PlannedRun]:
         """Submit what is left, as much as keeps the cluster busy; returns everything that is left."""
         left = [run for run in self._folder.planned(self._sweep, ask=True)[0] if run.outcome() is None]
@@ -149,7 +153,9 @@ class _Driver:
         return left
 
     def _collect(self, timeout: float) -> None:
-        ready, _ = self._ray.wait(list(self._flying), num_returns=1, timeout=timeout)
+        if self._terminated:
+            raise SystemExit(128 + signal.SIGTERM)
+        ready, _ = self._ray.wait([*self._flying], num_returns=1, timeout=timeout) if self._flying else ((), ())
         for reference in ready:
             name = self._flying.pop(reference)
             try:
