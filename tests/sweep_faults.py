@@ -27,7 +27,6 @@ from tests.sweep_claims import race
 from tests.sweep_fault_cases import Row, Setting
 from tests.sweep_kit import ROOT, say
 
-
 FAILED = "**failed**"
 """What happened where a fault could not be injected as it should be, or was not survived."""
 
