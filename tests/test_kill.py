@@ -98,7 +98,7 @@ def test_fifty_kills(tmp_path, half):
 
 def test_unfinished_files_are_not_taken_for_checkpoints(tmp_path):
     files = RunFiles(tmp_path)
-    meta = {"logs": {"metrics": 0, "episodes": 0, "evaluations": 0}, "settings": {}}
+    meta = {"logs": {"metrics": 0, "episodes": 0, "evaluations": 0, "final": 0}, "settings": {}}
     checkpoint.save(tmp_path / "checkpoints" / "step-0000000020.safetensors", {}, meta)
     (tmp_path / "checkpoints" / ".step-0000000040.safetensors.x7").write_bytes(b"half")
     (tmp_path / "checkpoints" / ".tmpklZSin").write_bytes(b"half")

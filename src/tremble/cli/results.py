@@ -29,7 +29,8 @@ class Report:
     directories: Positional[tuple[Path, ...]]
     """Directories of sweeps."""
     out: Path | None = None
-    """Where report.html, report.md, figures and scores.csv go (default: the first directory)."""
+    """Where report.html, report.md, figures and scores.csv go (default: the first directory; that of a study has a
+    report of its own, so there it is DIRECTORY/sweep-report)."""
     runs: Path | None = None
     """Where the run directories of a single sweep are (default: DIRECTORY/runs)."""
     trust_code: bool = False
@@ -49,7 +50,8 @@ class Report:
         folders = [SweepFolder(directory, self.runs) for directory in self.directories]
         for folder in folders:
             consent(folder.read(), folder, self.trust_code)
-        page = write_report([folder.data() for folder in folders], self.out or self.directories[0])
+        beside = folders[0].directory / "sweep-report" if folders[0].shared else folders[0].directory
+        page = write_report([folder.data() for folder in folders], self.out or beside)
         console.print(f"report: [bold]{escape.console(page)}[/]   markdown, figures and scores.csv beside it")
 
 
