@@ -33,23 +33,18 @@ class Report:
     report of its own, so there it is DIRECTORY/sweep-report)."""
     runs: Path | None = None
     """Where the run directories of a single sweep are (default: DIRECTORY/runs)."""
-    trust_code: bool = False
-    """Import environments and criteria that the sweep names as module:name, to find out what its runs are."""
 
     def run(self) -> None:
         """Execute the command."""
         from tremble.report.sweep_report import write_report
         from tremble.settings import SettingsError
         from tremble.sweeps.folder import SweepFolder
-        from tremble.sweeps.start import consent
 
         if not self.directories:
             raise SettingsError("name at least one sweep's directory: tremble report runs/cartpole")
         if self.runs is not None and len(self.directories) > 1:
             raise SettingsError("--runs goes with one directory")
         folders = [SweepFolder(directory, self.runs) for directory in self.directories]
-        for folder in folders:
-            consent(folder.read(), folder, self.trust_code)
         beside = folders[0].directory / "sweep-report" if folders[0].shared else folders[0].directory
         page = write_report([folder.data() for folder in folders], self.out or beside)
         console.print(f"report: [bold]{escape.console(page)}[/]   markdown, figures and scores.csv beside it")
@@ -79,21 +74,16 @@ class Results:
     """A query; its result is printed as CSV."""
     runs: Path | None = None
     """Where the run directories of a single sweep are (default: DIRECTORY/runs)."""
-    trust_code: bool = False
-    """Import environments and criteria that the sweep names as module:name, to find out what its runs are."""
 
     def run(self) -> None:
         """Execute the command."""
         from tremble.settings import SettingsError
         from tremble.sweeps.folder import SweepFolder
         from tremble.sweeps.results import query, run_table, write_parquet
-        from tremble.sweeps.start import consent
 
         if not self.directories:
             raise SettingsError("name at least one sweep's directory: tremble results runs/cartpole")
         folders = [SweepFolder(directory, self.runs) for directory in self.directories]
-        for folder in folders:
-            consent(folder.read(), folder, self.trust_code)
         data = [folder.data() for folder in folders]
         if self.sql is not None:
             print(query(data, self.sql).to_csv(index=False), end="")
