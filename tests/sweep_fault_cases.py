@@ -402,7 +402,7 @@ def faulty_environments(
 ) -> list[Row]:
     """Runs that cannot succeed beside those that can: each is named with its cause, and the others are the same."""
     bad = faulty_cells(setting, faults)
-    file = write_sweep(setting.root / "faulty.toml", [*bad, *setting.cells], seeds, timeout_minutes=0.15)
+    file = write_sweep(setting.root / "faulty.toml", [*bad, *setting.cells], seeds, timeout_minutes=0.3)
     directory = setting.place()
     setting.finish(directory, *engine, file=file)
     _, status = run("sweep", "status", directory)
