@@ -64,6 +64,8 @@ def _settings(run: SweepRun) -> dict[str, Any]:
     if not isinstance(settings, dict):
         raise CheckpointError(f"{escape.plain(path)} does not describe a run")
     agent, env = settings.get("agent_settings", {}), settings.get("env_settings", {})
+    if not (isinstance(agent, dict) and isinstance(env, dict)):
+        raise CheckpointError(f"{escape.plain(path)}: agent_settings and env_settings must be mappings")
     flat = {**agent, **{f"env.{name}": value for name, value in env.items()}}
     return {name: value if isinstance(value, int | float | str | None) else str(value) for name, value in flat.items()}
 
